@@ -21,7 +21,7 @@ COMMANDS: Final = {
     "doctor": "app.commands.doctor.command:doctor",
     "demo": "app.commands.demo.command:demo",
     "verify": "app.commands.views:verify",
-    "rebuild-primary": "app.commands.views:rebuild_primary",
+    "rebuild-view": "app.commands.views:rebuild_view",
     "bench": "benchmarks.command:bench",
     "backup": "app.commands.archive:backup",
     "restore": "app.commands.archive:restore",

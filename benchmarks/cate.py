@@ -1,6 +1,6 @@
 """Estimated lifetimes: cost against the best static one, simulated on several workloads.
 
-Each estimator gets the same accesses. Costs are those of the sheet, of one access: 0.2 for each
+Each estimator gets the same accesses. Costs are those of the paper, of one access: 0.2 for each
 invalidation, for which nobody waits, and 1 for each stale read, for each read that the origin
 answers, and for the filter's false positive rate. The static life is swept, and CATE's slope and
 longest life are found by hill climbing, both on the very accesses that are then counted; the

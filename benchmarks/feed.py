@@ -28,9 +28,9 @@ from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on
 from benchmarks.harness.subscriber import ListenerProcess
 from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
-from mediator.changes.feed import BEGINNING, Brought, Source
+from mediator.changes.feed import BEGINNING, LogBatch, Source
 from mediator.changes.partitions import PARTITIONS
-from mediator.coordination.connecting import line_to
+from mediator.coordination.connecting import client_of
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.leases import Leases
 from mediator.embedded.port import Kind
@@ -60,14 +60,14 @@ async def run(options: Options) -> Measured:
 async def _throughput(options: Options, url: str) -> Result:
     batches = 10 if options.quick else 40
     changes = [_change(number) for number in range(batches * _BATCH)]
-    line = line_to(url)
+    client = client_of(url)
     async with Redis.from_url(url) as redis:
         sides = {
-            "feed": partial(_through_feed, redis, RedisFeed(redis, line), changes),
+            "feed": partial(_through_feed, redis, RedisFeed(redis, client), changes),
             "bare": partial(_bare, redis, changes),
         }
         times = await interleaved(3 if options.quick else 9, sides)
-    await line.close()
+    await client.close()
     rates = {name: len(changes) / median(of) for name, of in times.items()}
     options.say(
         f"feed: {rates['feed']:,.0f} changes/s against {rates['bare']:,.0f}"
@@ -88,7 +88,7 @@ async def _through_feed(redis: Any, feed: RedisFeed, changes: Sequence[Change]) 
     for start in range(0, len(changes), _BATCH):
         entries = [(f"{n:020d}", c) for n, c in enumerate(changes[start : start + _BATCH], start)]
         upto = entries[-1][0]
-        await feed.append(database, [Brought(source, after, upto, entries)], lease)
+        await feed.append(database, [LogBatch(source, after, upto, entries)], lease)
         after = upto
         for partition in range(PARTITIONS):
             events = await feed.read(database, partition, reached[partition], _BATCH)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # benchmarks are listed where Spark is not installed
     from pyspark.sql import SparkSession
 
     from benchmarks.harness.labelled_data import DataSet
-    from benchmarks.harness.stage_context import FolderDesk
+    from benchmarks.harness.stage_context import FolderContext
 
 __all__ = ["run"]
 
@@ -92,21 +92,21 @@ def _session() -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _desk(spark: SparkSession, data: DataSet) -> Iterator[FolderDesk]:
-    from benchmarks.harness.stage_context import FolderDesk  # noqa: PLC0415 - needs the extra spark
+def _context(spark: SparkSession, data: DataSet) -> Iterator[FolderContext]:
+    from benchmarks.harness.stage_context import FolderContext  # noqa: PLC0415 - needs the extra spark
 
     with TemporaryDirectory() as folder:
         frames = {name: spark.createDataFrame(table) for name, table in data.tables.items()}
-        yield FolderDesk(spark, Path(folder), frames)
+        yield FolderContext(spark, Path(folder), frames)
 
 
 def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
-    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
     options.say(f"{data.name}: linked without being told anything")
-    with _desk(spark, data) as desk:
-        desk.carry_out(read_spec(data.spec))
-        told = desk.reports["evaluation"]
+    with _context(spark, data) as context:
+        context.execute(OpenSpec.parse(data.spec))
+        told = context.reports["evaluation"]
     yield Result(f"pairwise F1, {data.name}", "", told["pairwise"]["f1"], bar=data.bar)
     yield Result(f"B³ F1, {data.name}", "", told["b3"]["f1"])
     yield Result(f"blocking recall, {data.name}", "", told["blocking_recall"])
@@ -117,15 +117,15 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
 
     from benchmarks.harness.splink_baseline import seconds  # noqa: PLC0415 - as above
     from spark_jobs.linkage.open.in_process.tables import shown  # noqa: PLC0415 - as above
-    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
-    spec = read_spec(_SPEC)
-    with _desk(spark, data) as desk:
+    spec = OpenSpec.parse(_SPEC)
+    with _context(spark, data) as context:
         options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
         began = perf_counter()
-        desk.carry_out(spec)
+        context.execute(spec)
         own = perf_counter() - began
-        table = shown(desk.output("records"), spec)
+        table = shown(context.output("records"), spec)
         duck = seconds(table.toArrow(), spec, DuckDBAPI())
         api: Any = SparkAPI
         other = seconds(table, spec, api(spark_session=spark))
@@ -135,11 +135,11 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
 
 
 def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
-    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
     options.say(f"{data.name}: end to end")
-    with _desk(spark, data) as desk:
+    with _context(spark, data) as context:
         began = perf_counter()
-        desk.carry_out(read_spec(_SPEC))
+        context.execute(OpenSpec.parse(_SPEC))
         spent = perf_counter() - began
     return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", spent)

@@ -1,9 +1,9 @@
-"""The primary copy under sustained updates: how much it writes, and how old its answers are.
+"""The materialised view under sustained updates: how much it writes, and how old its answers are.
 
-Counters live on Redis, the rest of each article on PostgreSQL, which is the primary. Writers count
-as fast as they can; samplers read whole articles from the primary and compare the version of the
+Counters live on Redis, the rest of each article on PostgreSQL, which holds the view. Writers count
+as fast as they can; samplers read whole articles from the view and compare the version of the
 counter they see with those acknowledged before: an answer is too old if it lacks one that was
-acknowledged longer ago than the bound. The primary must write as often as articles are dirty, not
+acknowledged longer ago than the bound. The view must write as often as articles are dirty, not
 as often as they are written to.
 """
 
@@ -27,7 +27,7 @@ from benchmarks.harness.shared_servers import Beside, beside
 from benchmarks.query import field_on, stated
 from mediator.model.operations import Get, Outcome, Update
 from mediator.model.operators import Operator, OperatorCall
-from mediator.routing.freshness import Wish
+from mediator.routing.freshness import ReadPreference
 
 __all__ = ["run"]
 
@@ -41,12 +41,12 @@ _STATISTICS_S: Final = 11.0
 
 _ROWS: Final = "SELECT sum(n_tup_ins + n_tup_upd) FROM pg_stat_user_tables WHERE relname LIKE $1"
 """Nothing but copies is written to these tables while it is measured."""
-_PRIMARY: Final = Wish("primary")
+_BOUNDED: Final = ReadPreference("bounded")
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Objects that were dirty, summed over the intervals, and rows written to the primary."""
+    """Objects that were dirty, summed over the intervals, and rows written to the view."""
 
     dirty: int
     written: int
@@ -58,7 +58,7 @@ class _Ledger:
 
     acknowledged: list[list[tuple[float, int]]]
     samples: int = 0
-    from_primary: int = 0
+    from_view: int = 0
     late: int = 0
     oldest_s: float = 0.0
     operations: int = 0
@@ -82,29 +82,27 @@ async def run(options: Options) -> Measured:
 
 
 def _results(options: Options, ledger: _Ledger, work: _Work) -> list[Result]:
-    share = ledger.from_primary / max(1, ledger.samples)
+    share = ledger.from_view / max(1, ledger.samples)
     options.say(
         f"{ledger.operations:,} updates, {work.dirty:,} dirty objects in all intervals,"
-        f" {work.written:,} writes to the primary;"
-        f" {ledger.samples:,} samples, {share:.1%} from the primary, {ledger.late} too old,"
+        f" {work.written:,} writes to the view;"
+        f" {ledger.samples:,} samples, {share:.1%} from the view, {ledger.late} too old,"
         f" oldest {ledger.oldest_s:.2f} s (load average {os.getloadavg()[0]:.1f})"
     )
     return [
         Result(
-            f"answers of the primary older than {_BOUND_S:g} s",
+            f"answers of the view older than {_BOUND_S:g} s",
             "answers",
             ledger.late,
             None,
             0,
             True,
         ),
-        Result(
-            "age of the oldest answer of the primary", "s", ledger.oldest_s, None, _BOUND_S, True
-        ),
+        Result("age of the oldest answer of the view", "s", ledger.oldest_s, None, _BOUND_S, True),
         Result("samples", "answers", ledger.samples),
-        Result("share of them answered by the primary", "share", share),
+        Result("share of them answered by the view", "share", share),
         Result(
-            "writes to the primary, against dirty objects in each interval",
+            "writes to the view, against dirty objects in each interval",
             "writes",
             work.written,
             work.dirty,
@@ -112,7 +110,7 @@ def _results(options: Options, ledger: _Ledger, work: _Work) -> list[Result]:
             True,
         ),
         Result(
-            "writes to the primary, against updates of the articles",
+            "writes to the view, against updates of the articles",
             "writes",
             work.written,
             ledger.operations,
@@ -129,7 +127,7 @@ async def _fill(running: Beside, objects: int) -> None:
     }
     schema = {
         "mode": "microbatched",
-        "primary": {"system": "postgres", "staleness_s": _BOUND_S},
+        "materialised_view": {"system": "postgres", "staleness_s": _BOUND_S},
         "classes": {_CLASS: {"fields": fields}},
     }
     await running.service.set_schema(_DATABASE, schema)
@@ -138,7 +136,7 @@ async def _fill(running: Beside, objects: int) -> None:
 
 
 async def _state(running: Beside) -> dict[str, Any]:
-    told = await succeed(running.service.admin.get(f"materialisation/{_DATABASE}"))
+    told = await succeed(running.service.admin.get(f"views/{_DATABASE}"))
     state: dict[str, Any] = told["classes"][_CLASS]
     return state
 
@@ -200,7 +198,7 @@ def _hit(number: int) -> Update:
 async def _sample(running: Beside, ledger: _Ledger, end: float, draw: Random) -> None:
     while (asked := perf_counter()) < end:
         number = draw.randrange(len(ledger.acknowledged))
-        outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _PRIMARY)
+        outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _BOUNDED)
         _judge(ledger, number, asked, outcome)
 
 
@@ -209,7 +207,7 @@ def _judge(ledger: _Ledger, number: int, asked: float, outcome: Outcome) -> None
     ledger.samples += 1
     if outcome.freshness is None:
         return
-    ledger.from_primary += 1
+    ledger.from_view += 1
     seen = outcome.versions["hits"] or 0
     age = _age(ledger.acknowledged[number], seen, asked)
     ledger.oldest_s = max(ledger.oldest_s, age)
@@ -223,7 +221,7 @@ def _age(acknowledged: Sequence[tuple[float, int]], seen: int, asked: float) -> 
 
 
 async def _caught_up(running: Beside, ledger: _Ledger) -> None:
-    """Wait until the primary has every count, and check it."""
+    """Wait until the view has every count, and check it."""
     async with asyncio.timeout(120):
         for number, writes in enumerate(ledger.acknowledged):
             if writes:
@@ -232,9 +230,9 @@ async def _caught_up(running: Beside, ledger: _Ledger) -> None:
 
 async def _has(running: Beside, number: int, version: int, count: int) -> None:
     while True:
-        outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _PRIMARY)
+        outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _BOUNDED)
         if outcome.freshness is not None and (outcome.versions["hits"] or 0) >= version:
             break
         await asyncio.sleep(0.05)
     if (outcome.values or {}).get("hits") != count:
-        raise Failed(f"a{number} was counted {count} times, and the primary says otherwise")
+        raise Failed(f"a{number} was counted {count} times, and the view says otherwise")

@@ -1,4 +1,6 @@
-"""Polyglot placement against one database: hit counters of a newspaper (papers/ppm, section 3).
+"""Polyglot placement against one database: hit counters of a newspaper.
+
+See docs/papers/ppm.md, section 3.
 
 The same service serves the same schema three times: placed by what its parts need, wholly on
 PostgreSQL, and wholly on the system that speaks MongoDB's protocol.

@@ -27,8 +27,8 @@ from benchmarks.harness.report import Measured, Options, Result
 from spark_jobs.gpu import GpuUnavailable, look_for_gpu
 from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Compared, Comparison, Tally
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
-from spark_jobs.linkage.private.gpu.hybrid import carried_out, in_turns
-from spark_jobs.linkage.private.gpu.wave import gpu_for, on_core
+from spark_jobs.linkage.private.gpu.hybrid import execute_all, in_turns
+from spark_jobs.linkage.private.gpu.task_batch import gpu_for, on_core
 from spark_jobs.linkage.private.limits import Limits
 from spark_jobs.linkage.private.reference import Filters
 from spark_jobs.linkage.private.vectors import Order, frequencies
@@ -93,7 +93,7 @@ def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = 
     work = [(sides[0][i], sides[1][j]) for i, j in turns]
     jobs = [(left, right) for (left, _), (right, _) in work]
     opened = gpu_for(comparison) if gpu else None
-    done = carried_out(jobs, on_core(comparison), cores, opened)
+    done = execute_all(jobs, on_core(comparison), cores, opened)
     pairs = np.concatenate([_pairs(*each) for each in zip(work, done, strict=True)])
     tally = Tally()
     for each in done:

@@ -36,7 +36,7 @@ from benchmarks.harness.shared_servers import Beside, beside
 from benchmarks.harness.wire import Wire
 from mediator.embedded.port import Kind
 from mediator.query.execution import Answer
-from mediator.query.reading import read_query
+from mediator.query.parser import parse_query_document
 
 __all__ = ["field_on", "run", "stated"]
 
@@ -196,7 +196,7 @@ def _asking(running: Beside, database: str, query: ProfileQuery) -> Callable[[],
 
     async def ask() -> Answer:
         # Reading the query is part of the mapping.
-        read = read_query(body, schema, query.class_name)
+        read = parse_query_document(body, schema, query.class_name)
         return await running.plane.query(read.query)
 
     return ask

@@ -30,14 +30,14 @@ from mediator.embedded.redis import EmbeddedRedis
 from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import holds, lookup_of
 from mediator.model.guard import guard_key
-from mediator.query.parameters import read_parameters
-from mediator.query.reading import MOST_LIMIT
-from mediator.query.results.index import QueryIndex, WatchedQuery
+from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import MOST_LIMIT
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.schema.types import Values
 from sketch.filter.bloom import FilterShape
-from sketch.protocol.port import Part, SketchLimits
+from sketch.protocol.port import Partition, SketchLimits
 from sketch.protocol.queries import key_of_query, spelled
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
@@ -46,12 +46,12 @@ __all__ = ["run"]
 
 _COUNTS: Final = (0, 100, 10_000)
 _BAR_MS: Final = 1.0
-_PART: Final = Part("shop", "articles")
+_PARTITION: Final = Partition("shop", "articles")
 _SCHEMA: Final = parse_schema(
-    _PART.database,
+    _PARTITION.database,
     {
         "classes": {
-            _PART.class_name: {
+            _PARTITION.class_name: {
                 "fields": {
                     "maker": {"type": "string"},
                     "price": {"type": "integer"},
@@ -62,7 +62,7 @@ _SCHEMA: Final = parse_schema(
         }
     },
 )
-_FIELDS: Final = frozenset(_SCHEMA.classes[_PART.class_name].fields)
+_FIELDS: Final = frozenset(_SCHEMA.classes[_PARTITION.class_name].fields)
 _MAKERS: Final = 5_000
 _PRICES: Final = 1_000_000
 _LOOSE: Final = 200
@@ -142,27 +142,29 @@ async def _whole(options: Options, url: str, rounds: int) -> list[Result]:
 
 
 async def _writes(sketch: RedisSketch, seed: int, count: int, rounds: int) -> _Costs:
-    await sketch.create(_PART)
+    await sketch.create(_PARTITION)
     draw = Random(seed)
     keys = [key for key, _ in _queries(draw, count)]
     guard = _guard(sketch)
-    await guard.relaid(*_PART)
-    await asyncio.gather(*(sketch.report_query(_PART, key, 600.0, "1") for key in keys))
-    await guard.end(_PART.database, await guard.begin(_PART.database, _keys(0)), {}, _nothing)
+    await guard.relaid(*_PARTITION)
+    await asyncio.gather(*(sketch.report_query(_PARTITION, key, 600.0, "1") for key in keys))
+    await guard.end(
+        _PARTITION.database, await guard.begin(_PARTITION.database, _keys(0)), {}, _nothing
+    )
     seconds = []
     for number in range(1, rounds + 1):
         effect = _move(draw)
         started = perf_counter()
-        token = await guard.begin(_PART.database, _keys(number))
-        await guard.end(_PART.database, token, {}, partial(_told, effect))
+        token = await guard.begin(_PARTITION.database, _keys(number))
+        await guard.end(_PARTITION.database, token, {}, partial(_told, effect))
         seconds.append(perf_counter() - started)
     return _Costs.of(seconds)
 
 
 def _guard(sketch: RedisSketch) -> SketchGuard:
-    route = ClassRoute(_SCHEMA.classes[_PART.class_name], 1, ())
-    database = DatabaseRoute(_SCHEMA, {_PART.class_name: route})
-    model = RoutingModel(1, {_PART.database: database})
+    route = ClassRoute(_SCHEMA.classes[_PARTITION.class_name], 1, ())
+    database = DatabaseRoute(_SCHEMA, {_PARTITION.class_name: route})
+    model = RoutingModel(1, {_PARTITION.database: database})
     results = RegisteredQueries(sketch, lambda: model)
     layouts = Layouts(sketch, lambda: model, results)
     return SketchGuard(sketch, Static(), results, layouts, log_nothing, None, SystemClock())
@@ -173,14 +175,14 @@ def _nothing(_: bool) -> Mapping[str, list[Effect]]:
 
 
 def _keys(number: int) -> list[str]:
-    return [guard_key(_PART.class_name, str(number), "main")]
+    return [guard_key(_PARTITION.class_name, str(number), "main")]
 
 
-def _queries(draw: Random, count: int) -> Iterator[tuple[str, WatchedQuery]]:
+def _queries(draw: Random, count: int) -> Iterator[tuple[str, RegisteredQuery]]:
     for number in range(count):
         pairs = [*_asked(draw, number).items(), ("limit", str(1 + number % 100))]
-        read = read_parameters(pairs, _SCHEMA, _PART.class_name, most=MOST_LIMIT)
-        yield key_of_query(_PART.class_name, spelled(pairs)), WatchedQuery(read.query)
+        read = parse_parameters(pairs, _SCHEMA, _PARTITION.class_name, most=MOST_LIMIT)
+        yield key_of_query(_PARTITION.class_name, spelled(pairs)), RegisteredQuery(read.query)
 
 
 def _asked(draw: Random, number: int) -> dict[str, str]:
@@ -215,7 +217,7 @@ def _move(draw: Random) -> Effect:
     return Effect(before, after, frozenset({"maker", "price"}))
 
 
-def _check(queries: Mapping[str, WatchedQuery], effect: Effect, found: AbstractSet[str]) -> None:
+def _check(queries: Mapping[str, RegisteredQuery], effect: Effect, found: AbstractSet[str]) -> None:
     images = [image for image in (effect.before, effect.after) if image is not None]
     for key, query in queries.items():
         filter_ = query.query.filter
@@ -226,4 +228,4 @@ def _check(queries: Mapping[str, WatchedQuery], effect: Effect, found: AbstractS
 
 
 def _told(effect: Effect, alone: bool) -> Mapping[str, list[Effect]]:  # noqa: ARG001 - the guard's
-    return {_PART.class_name: [effect]}
+    return {_PARTITION.class_name: [effect]}

@@ -36,7 +36,7 @@ def reports_in(directory: Path) -> list[dict[str, Any]]:
 
 
 def table(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Render reports (DESIGN, section 10) as Markdown: a table, and what each was measured on."""
+    """Render reports as Markdown: a table, and what each was measured on."""
     if not reports:
         return _NOTHING
     rows = [_row(result) for report in reports for result in report["results"]]

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Static
 
 __all__ = ["ByAge"]
@@ -34,36 +34,36 @@ class ByAge(Static):
         super().__init__()
         self._share = share
         self._keys = keys
-        self._since_s: OrderedDict[tuple[Part, str], float] = OrderedDict()
+        self._since_s: OrderedDict[tuple[Partition, str], float] = OrderedDict()
 
-    def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:
+    def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
         """Return the life: nothing for what was never seen before."""
-        youngest_s = max((self._since_s.get((part, key), now_s) for key in keys), default=now_s)
-        return self._share * (now_s - youngest_s)
+        since_s = (self._since_s.get((partition, key), now_s) for key in keys)
+        return self._share * (now_s - max(since_s, default=now_s))
 
     def missed(
         self,
-        part: Part,
+        partition: Partition,
         keys: Sequence[str],
         now_s: float,
         life_s: float | None = None,  # noqa: ARG002 - the port: what was granted does not matter
     ) -> None:
         """Begin to count the age of what is new."""
         for key in keys:
-            self._note((part, key), self._since_s.get((part, key), now_s))
+            self._note((partition, key), self._since_s.get((partition, key), now_s))
 
     def wrote(
         self,
-        part: Part,
+        partition: Partition,
         keys: Sequence[str],
         now_s: float,
         created: Collection[str] = (),  # noqa: ARG002 - the port: what is new is as young
     ) -> None:
         """Begin to count anew."""
         for key in keys:
-            self._note((part, key), now_s)
+            self._note((partition, key), now_s)
 
-    def _note(self, record: tuple[Part, str], since_s: float) -> None:
+    def _note(self, record: tuple[Partition, str], since_s: float) -> None:
         self._since_s[record] = since_s
         self._since_s.move_to_end(record)
         if len(self._since_s) > self._keys:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from mediator.model.apply import Refused, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
-from mediator.stores.port import Recalled, Record, Status, Write, WriteKind, WriteResult
+from mediator.stores.port import Record, RememberedOperation, Status, Write, WriteKind, WriteResult
 
 __all__ = ["KeptRecord", "write_to"]
 
@@ -38,7 +38,7 @@ class KeptRecord:
     creation_version: int = 0
     versions: dict[str, int] = field(default_factory=dict)
     values: Values = field(default_factory=dict)
-    remembered: dict[str, Recalled] = field(default_factory=dict)
+    remembered: dict[str, RememberedOperation] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
     intent: str = ""
     joint: str = ""
@@ -71,7 +71,7 @@ def write_to(record: KeptRecord, call: Write, token: str, clock_us: int) -> Writ
         return WriteResult(Status.REFUSED, failure=refused.failure)
     result = _applied(record, call, values, clock_us)
     if call.remember is not None:
-        record.remembered[call.operation] = Recalled(call.remember, result)
+        record.remembered[call.operation] = RememberedOperation(call.remember, result)
     return result
 
 

@@ -16,7 +16,7 @@ from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.tagged import dump, load
 from mediator.schema.types import Values
 from mediator.stores.images import image_of
-from mediator.stores.port import Fragment, FragmentOf, Logged, Write, WriteKind
+from mediator.stores.port import Fragment, FragmentOf, LogEntry, Write, WriteKind
 
 __all__ = ["OUTBOX", "Row", "logged", "position_of", "rows_of"]
 
@@ -54,18 +54,18 @@ def rows_of(call: Write, before: KeptRecord, after: KeptRecord, time_us: int) ->
         yield Row(time_us, orjson.dumps(told))
 
 
-def logged(number: int, time_us: int, told: bytes, fragment_of: FragmentOf) -> Logged:
+def logged(number: int, time_us: int, told: bytes, fragment_of: FragmentOf) -> LogEntry:
     """Read an entry, by the schema of today; a class that is gone is not told."""
     (database_id, class_name, id_, group, operation), (kind, version), *images = orjson.loads(told)
     fragment = fragment_of(database_id, class_name)
     if fragment is None:
-        return Logged(position_of(number), None)
+        return LogEntry(position_of(number), None)
     before, after = (_shown(fragment, image) for image in images)
     change = Change(
         change_id(operation, group), fragment.database, class_name, id_, group, version,
         kind_of(kind, absent=before is None), before, after, time_us, database_id,
     )  # fmt: skip
-    return Logged(position_of(number), change)
+    return LogEntry(position_of(number), change)
 
 
 def _touched(call: Write, group: str) -> list[str]:

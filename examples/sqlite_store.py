@@ -26,10 +26,10 @@ from mediator.schema.types import FieldType
 from mediator.stores.port import (
     Fragment,
     FragmentOf,
-    Logged,
+    LogEntry,
     Read,
-    Recalled,
     Record,
+    RememberedOperation,
     ServerFacts,
     Status,
     StoreBusy,
@@ -142,7 +142,9 @@ class SqliteStore:
 
         return await self._run(fence)
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered with the record."""
         record = await self._run(lambda: self._kept(fragment, id_))
         return record.remembered.get(operation)
@@ -177,7 +179,7 @@ class SqliteStore:
         after: str | None,
         limit: int,
         fragment_of: FragmentOf,
-    ) -> list[Logged]:
+    ) -> list[LogEntry]:
         """Read entries; none can still appear before one that is there."""
         page = (int(after or 0), limit)
         rows = await self._run(lambda: self._connection.execute(_TOLD, page).fetchall())
@@ -271,7 +273,7 @@ def _dumped(record: KeptRecord) -> bytes:
 def _loaded(kept: bytes) -> KeptRecord:
     there, creation_version, versions, values, remembered, fenced, intent = orjson.loads(kept)
     known = {
-        operation: Recalled(fingerprint, _retold(result))
+        operation: RememberedOperation(fingerprint, _retold(result))
         for operation, (fingerprint, result) in remembered.items()
     }
     data: Any = load(values)

@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry
 
 from app.admin.api import (
     integrity,
-    materialisation,
     placements,
     probes,
     schemas,
     sketch,
     systems,
     tenants,
+    views,
 )
 from app.admin.api.health import health_routes
 from app.admin.api.responses import PROBLEM
@@ -25,7 +25,7 @@ from app.admin.pages.site import mount_pages
 from app.http.browser import BrowserGuard
 from app.http.framework import answer_problems
 from app.http.reference import serve_reference
-from app.security.admin_port import AdminGate
+from app.security.admin_port import AdminAuthoriser
 from mediator.control.port import ControlPlane
 
 __all__ = ["create_admin_app"]
@@ -34,7 +34,7 @@ _ROUTERS: Final = {
     "systems": systems.router,
     "schemas": schemas.router,
     "placements": placements.router,
-    "primaries": materialisation.router,
+    "views": views.router,
     "probes": probes.router,
     "integrity": integrity.router,
     "sketch": sketch.router,
@@ -79,9 +79,9 @@ def create_admin_app(
     mount_pages(app)
     if parts.security is not None:
         app.add_middleware(
-            AdminGate,
+            AdminAuthoriser,
             authenticator=parts.security.authenticator,
-            book=parts.security.book,
+            access_cache=parts.security.access_cache,
             limiter=parts.security.limiter(),
             metrics_open=parts.security.metrics_open,
         )

@@ -15,7 +15,7 @@ from app.security.security import Security
 from app.telemetry.recent import Recent
 from mediator.access.tenancy import Tenancy
 from mediator.integrity.check import Integrity
-from mediator.materialisation.service import MaterialiseService
+from mediator.materialisation.service import ViewService
 from mediator.staleness_probes import StalenessProbes
 
 __all__ = ["AdminParts"]
@@ -28,7 +28,7 @@ class AdminParts:
     """Parts of the service beside the control plane; routes of one that is missing say so.
 
     Attributes:
-        primaries: What keeps primaries up.
+        views: What keeps views up.
         beginnings: Tells the sketch of new classes; None: there is no sketch.
         probes: Carries out staleness probes.
         caches: What keeps caches coherent; None: there is no sketch.
@@ -42,7 +42,7 @@ class AdminParts:
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
     """
 
-    primaries: MaterialiseService | None = None
+    views: ViewService | None = None
     beginnings: Beginnings | None = None
     probes: StalenessProbes | None = None
     caches: Caches | None = None

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
-from app.api.calls import Call
-from app.http.message import Response
-from app.http.negotiation import JSON
+from app.api.routed_request import Address, Route
 from app.http.paths import decode_segment
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
-from mediator.access.model import Scope
 from mediator.base.errors import NotFound
 from mediator.schema.ids import check_id
 
-__all__ = ["Address", "Handler", "Route", "Table"]
-
-Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
+__all__ = ["Table"]
 
 _VERSION: Final = b"v1"
 _CLASS_SEGMENTS: Final = 4
@@ -28,48 +22,10 @@ _RUN_SEGMENTS: Final = 6
 _RUN: Final = re.compile(rb"[0-9a-f]{32}")
 
 _PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
-"""Ids that are spelled as they are, and with which nothing can be wrong."""
+"""Ids that need no decoding, and with which nothing can be wrong."""
 
 # Few names of databases and classes are asked for again and again.
 _decode_name = lru_cache(maxsize=1024)(decode_segment)
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """What can be done at an address.
-
-    Attributes:
-        template: The path with its variables; the label of metrics.
-        handlers: By method.
-        scopes: What each method needs; None: they ask for themselves, class by class.
-        of_class: Whether the address names a class.
-        offers: Media type of the answers.
-        streams: Media types of answers that have no end.
-        patch_types: Media types of PATCH, for Accept-Patch.
-    """
-
-    template: str
-    handlers: Mapping[str, Handler]
-    scopes: Mapping[str, Scope] | None
-    of_class: bool = True
-    offers: str = JSON
-    streams: tuple[str, ...] = ()
-    patch_types: tuple[str, ...] = ()
-
-    @property
-    def allow(self) -> str:
-        """The value of the Allow field."""
-        return ", ".join([*self.handlers, "OPTIONS"])
-
-
-@dataclass(slots=True)
-class Address:
-    """Where a request goes; parts that the route has not are empty."""
-
-    route: Route
-    database: str
-    class_name: str = ""
-    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

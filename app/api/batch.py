@@ -7,16 +7,16 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from app.api.calls import Call
 from app.api.conditions import if_match_condition
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, render_items, submit_all
 from app.api.writes import (
     Builder,
-    Planned,
-    Target,
+    PlannedOperation,
+    WriteTarget,
     build_delete,
     build_json_patch,
     build_merge_patch,
@@ -38,7 +38,7 @@ from mediator.schema.ids import check_id
 
 __all__ = ["Batches", "members_of", "plan_item"]
 
-_Wanted: TypeAlias = tuple[dict[str, Any], ClassResource, str | None]
+_Addressed: TypeAlias = tuple[dict[str, Any], ClassResource, str | None]
 """The members of an operation, its class, and whose its new objects are."""
 
 _MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match", "if_none_match"})
@@ -46,7 +46,7 @@ _TEXTS: Final = ("op", "class", "id")
 _BODILESS: Final = frozenset({"get", "delete"})
 
 
-def _build_patch(target: Target, body: Any) -> Planned:
+def _build_patch(target: WriteTarget, body: Any) -> PlannedOperation:
     """An array is a JSON Patch, an object a merge patch: neither can be the other."""
     return (build_json_patch if isinstance(body, list) else build_merge_patch)(target, body)
 
@@ -67,23 +67,23 @@ class Batches:
         self._options = options
         self._ids = ids
 
-    async def post(self, call: Call) -> Response:
+    async def post(self, routed: RoutedRequest) -> Response:
         """Do every operation; those that are wrong do not keep the others from being done."""
-        call.media_type(JSON)
-        parse_query(call.request.query, frozenset())
-        raw = await read_body(call.request, self._options.max_body_bytes)
+        routed.media_type(JSON)
+        parse_query(routed.request.query, frozenset())
+        raw = await read_body(routed.request, self._options.max_body_bytes)
         operations = self._operations(parse_json(raw))
         if not operations:  # each of them asks for its class
-            call.access.require_some(Scope.READ, call.database)
-            await self._directory.database(call.database)
-        identity = call.identity(self._ids, raw)
+            routed.access.require_some(Scope.READ, routed.database)
+            await self._directory.database(routed.database)
+        identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
             is_large = len(raw) > LARGE_BODY
-            items = await self._items(call, identity, operations, is_large=is_large)
-            call.request.phases.end("parse")
-            answers = await submit_all(call.plane, items, whole=call.wish().whole)
-        call.request.phases.end("store")
-        results = await render_items(items, answers, minimal=call.preferences.minimal)
+            items = await self._items(routed, identity, operations, is_large=is_large)
+            routed.request.phases.end("parse")
+            answers = await submit_all(routed.plane, items, whole=routed.preference().whole)
+        routed.request.phases.end("store")
+        results = await render_items(items, answers, minimal=routed.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
 
     def _operations(self, body: Any) -> list[Any]:
@@ -97,35 +97,40 @@ class Batches:
         return operations
 
     async def _items(
-        self, call: Call, identity: Identity, operations: Sequence[Any], *, is_large: bool
+        self,
+        routed: RoutedRequest,
+        identity: Identity,
+        operations: Sequence[Any],
+        *,
+        is_large: bool,
     ) -> list[Item]:
-        found: dict[tuple[str, bool], tuple[ClassResource, str | None]] = {}
-        wanted: list[_Wanted | MediatorError | HttpError] = []
+        classes: dict[tuple[str, bool], tuple[ClassResource, str | None]] = {}
+        addressed: list[_Addressed | MediatorError | HttpError] = []
         for body in operations:
             try:
                 members = members_of(body)
                 key = name, reads = members["class"], members["op"] == "get"
-                if key not in found:
-                    found[key] = await self._find(call, name, reads=reads)
-                wanted.append((members, *found[key]))
+                if key not in classes:
+                    classes[key] = await self._find(routed, name, reads=reads)
+                addressed.append((members, *classes[key]))
             except (MediatorError, HttpError) as error:
-                wanted.append(error)
-        return await offload(is_large, _plan_all, identity, wanted)
+                addressed.append(error)
+        return await offload(is_large, _plan_all, identity, addressed)
 
     async def _find(
-        self, call: Call, name: str, *, reads: bool
+        self, routed: RoutedRequest, name: str, *, reads: bool
     ) -> tuple[ClassResource, str | None]:
         """Find a class that the request may read, or write; and whose its new objects are."""
-        call.access.require(Scope.READ if reads else Scope.WRITE, call.database, name)
-        resource = await self._directory.find(call.database, name)
-        return resource, call.access.owner_of(call.database, name)
+        routed.access.require(Scope.READ if reads else Scope.WRITE, routed.database, name)
+        resource = await self._directory.find(routed.database, name)
+        return resource, routed.access.owner_of(routed.database, name)
 
 
 def _plan_all(
-    identity: Identity, wanted: Sequence[_Wanted | MediatorError | HttpError]
+    identity: Identity, addressed: Sequence[_Addressed | MediatorError | HttpError]
 ) -> list[Item]:
     items: list[Item] = []
-    for index, each in enumerate(wanted):
+    for index, each in enumerate(addressed):
         if not isinstance(each, tuple):
             items.append(each)
             continue
@@ -164,17 +169,19 @@ def plan_item(
     members: dict[str, Any],
     index: int,
     owner: str | None = None,
-) -> Planned:
+) -> PlannedOperation:
     """Plan one operation of a batch, given its members, and whose a new object is."""
     op, id_ = members["op"], check_id(members["id"], "/id")
-    whole = resource.whole
-    required, known = _tags(members, "if_match"), _tags(members, "if_none_match")
+    whole = resource.full_selection
+    required, client_tags = _tags(members, "if_match"), _tags(members, "if_none_match")
     if op == "get":
-        return Planned(Get(resource.database, resource.name, id_), resource, whole, known=known)
+        return PlannedOperation(
+            Get(resource.database, resource.name, id_), resource, whole, client_tags=client_tags
+        )
     condition = ANYTHING if required is None else if_match_condition(required, whole)
     operation = identity.operation(resource.name, id_, index)
-    print_ = identity.fingerprint
-    target = Target(resource, whole, id_, operation, condition, print_, "/body", owner)
+    fingerprint = identity.fingerprint
+    target = WriteTarget(resource, whole, id_, operation, condition, fingerprint, "/body", owner)
     return _BUILDERS[op](target, members.get("body"))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from app.api.calls import Call
 from app.api.resources import Selection
+from app.api.routed_request import RoutedRequest
 from app.http.etags import format_tag
 from app.http.preconditions import Preconditions, Tags, binding_versions
 from mediator.base.errors import NotFound, PreconditionFailed
@@ -19,7 +19,7 @@ _Versions: TypeAlias = Mapping[str, int | None]
 
 
 async def condition_of(
-    plane: DataPlane, call: Call, selection: Selection, preconditions: Preconditions
+    plane: DataPlane, routed: RoutedRequest, selection: Selection, preconditions: Preconditions
 ) -> Condition:
     """Translate If-Match and If-None-Match in the order of RFC 9110, section 13.2.2.
 
@@ -33,10 +33,10 @@ async def condition_of(
     match, none = preconditions.if_match, preconditions.if_none_match
     if none is None:
         return ANYTHING if match is None else if_match_condition(match, selection)
-    creates = call.request.method == "PUT" and selection.fields is None
+    creates = routed.request.method == "PUT" and selection.fields is None
     if none.any and match is None and creates:
         return Condition(present=False)
-    operation = Get(call.database, call.class_name, call.id, selection.fields)
+    operation = Get(routed.database, routed.class_name, routed.id, selection.fields)
     try:
         outcome = await plane.read(operation)
     except NotFound:

@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 
-from app.api.calls import Call
 from app.api.identifiers import object_id
 from app.api.options import DataOptions
 from app.api.responses import JSON_TYPE, NO_STORE, answer_write, location_of
+from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, render_items, submit, submit_all
-from app.api.writes import Planned, Target, build_create
+from app.api.writes import PlannedOperation, WriteTarget, build_create
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, read_body
@@ -33,61 +33,65 @@ class Creation:
         self._options = options
         self._ids = ids
 
-    async def post(self, call: Call) -> Response:
+    async def post(self, routed: RoutedRequest) -> Response:
         """Create what the body holds."""
-        call.media_type(JSON)
-        parse_query(call.request.query, frozenset())
-        raw = await read_body(call.request, self._options.max_body_bytes)
+        routed.media_type(JSON)
+        parse_query(routed.request.query, frozenset())
+        raw = await read_body(routed.request, self._options.max_body_bytes)
         body = parse_json(raw)
-        identity = call.identity(self._ids, raw)
+        identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
             is_large = len(raw) > LARGE_BODY
             if isinstance(body, list):
-                return await self._many(call, identity, body, is_large=is_large)
-            planned = await offload(is_large, _plan, call, identity, body, None)
-            return await self._one(call, planned)
+                return await self._many(routed, identity, body, is_large=is_large)
+            planned = await offload(is_large, _plan, routed, identity, body, None)
+            return await self._one(routed, planned)
 
-    async def _one(self, call: Call, planned: Planned) -> Response:
-        call.request.phases.end("parse")
-        outcome = await submit(call.plane, planned)
-        call.request.phases.end("store", " ".join(outcome.systems))
-        response = answer_write(call, planned, outcome)
+    async def _one(self, routed: RoutedRequest, planned: PlannedOperation) -> Response:
+        routed.request.phases.end("parse")
+        outcome = await submit(routed.plane, planned)
+        routed.request.phases.end("store", " ".join(outcome.systems))
+        response = answer_write(routed, planned, outcome)
         response.headers.append((b"location", location_of(planned).encode()))
         return response
 
     async def _many(
-        self, call: Call, identity: Identity, bodies: list[Any], *, is_large: bool
+        self, routed: RoutedRequest, identity: Identity, bodies: list[Any], *, is_large: bool
     ) -> Response:
         limit = self._options.batch_limit
         if len(bodies) > limit:
             locations = [Location("", f"at most {limit} objects are allowed")]
             raise Invalid("The list is too long.", locations=locations)
-        items = await offload(is_large, _items, call, identity, bodies)
-        call.request.phases.end("parse")
-        answers = await submit_all(call.plane, items)
-        call.request.phases.end("store")
-        results = await render_items(items, answers, minimal=call.preferences.minimal)
+        items = await offload(is_large, _items, routed, identity, bodies)
+        routed.request.phases.end("parse")
+        answers = await submit_all(routed.plane, items)
+        routed.request.phases.end("store")
+        results = await render_items(items, answers, minimal=routed.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
 
 
-def _items(call: Call, identity: Identity, bodies: list[Any]) -> list[Item]:
-    return [_item(call, identity, body, index) for index, body in enumerate(bodies)]
+def _items(routed: RoutedRequest, identity: Identity, bodies: list[Any]) -> list[Item]:
+    return [_item(routed, identity, body, index) for index, body in enumerate(bodies)]
 
 
-def _item(call: Call, identity: Identity, body: Any, index: int) -> Item:
+def _item(routed: RoutedRequest, identity: Identity, body: Any, index: int) -> Item:
     try:
-        return _plan(call, identity, body, index)
+        return _plan(routed, identity, body, index)
     except (MediatorError, HttpError) as error:
         return error
 
 
-def _plan(call: Call, identity: Identity, body: Any, index: int | None) -> Planned:
-    resource = call.resource
+def _plan(
+    routed: RoutedRequest, identity: Identity, body: Any, index: int | None
+) -> PlannedOperation:
+    resource = routed.resource
     document = require_object(body)
     id_ = given_id(document) or object_id(identity, resource.name, index or 0)
     operation = identity.operation(resource.name, id_, index)
-    print_ = identity.fingerprint
-    target = Target(resource, resource.whole, id_, operation, ANYTHING, print_, owner=call.owner)
+    fingerprint = identity.fingerprint
+    target = WriteTarget(
+        resource, resource.full_selection, id_, operation, ANYTHING, fingerprint, owner=routed.owner
+    )
     return build_create(target, document)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from app.api.calls import Call
 from app.api.conditions import condition_of
 from app.api.options import DataOptions
 from app.api.resources import Selection
 from app.api.responses import answer_absence, answer_read, answer_write
+from app.api.routed_request import RoutedRequest
 from app.api.submission import submit
 from app.api.writes import (
     Builder,
-    Planned,
-    Target,
+    PlannedOperation,
+    WriteTarget,
     build_delete,
     build_json_patch,
     build_merge_patch,
@@ -29,8 +29,8 @@ from app.http.preconditions import NO_PRECONDITIONS
 from mediator.base.errors import NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Get
-from mediator.routing.freshness import STRONG, WHOLE, Wish
-from sketch.protocol.port import Part
+from mediator.routing.freshness import STRONG, WHOLE, ReadPreference
+from sketch.protocol.port import Partition
 
 __all__ = ["PATCH_TYPES", "Objects"]
 
@@ -54,97 +54,111 @@ class Objects:
         self._limit = options.max_body_bytes
         self._ids = ids
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Read it; the sketch is asked first for how long the answer may be kept."""
-        forbid_body(call.request)
-        (selection, max_age_s), wish = call.reading(), call.wish()
-        call.request.phases.end("parse")
+        forbid_body(routed.request)
+        (selection, max_age_s), preference = routed.reading(), routed.preference()
+        routed.request.phases.end("parse")
         reads = self._reads if selection.canonical else None
         if max_age_s is not None:
-            return await self._read_dated(call, selection, wish, max_age_s)
-        conditional = call.preconditions().if_none_match is not None
+            return await self._read_dated(routed, selection, preference, max_age_s)
+        conditional = routed.preconditions().if_none_match is not None
         asked = reads and await reads.ask(
-            Part(call.database, call.class_name),
-            call.resource.route,
-            call.id,
+            Partition(routed.database, routed.class_name),
+            routed.resource.route,
+            routed.id,
             selection.groups,
-            wish,
+            preference,
             conditional=conditional,
         )
         if not reads or not asked:
-            return await self._read(call, selection, wish)
-        call.request.phases.end("sketch")
-        tag = reads.current_tag(asked, selection.schema_version, call.preconditions())
+            return await self._read(routed, selection, preference)
+        routed.request.phases.end("sketch")
+        tag = reads.current_tag(asked, selection.schema_version, routed.preconditions())
         if tag is not None:
             return Response(304, [(b"etag", tag.encode()), *reads.keeping(asked, hit=True)])
-        return await self._read(call, selection, _from_systems(wish), asked)
+        return await self._read(routed, selection, _from_systems(preference), asked)
 
     def _read_dated(
-        self, call: Call, selection: Selection, wish: Wish, max_age_s: int
+        self,
+        routed: RoutedRequest,
+        selection: Selection,
+        preference: ReadPreference,
+        max_age_s: int,
     ) -> Awaitable[Response]:
         dated = None
         if self._reads is not None and selection.canonical:
-            part, route = Part(call.database, call.class_name), call.resource.route
-            dated = self._reads.dated(part, route, call.id, selection.groups, wish, max_age_s)
-        return self._read(call, selection, _from_systems(wish) if dated else wish, dated)
+            partition, route = Partition(routed.database, routed.class_name), routed.resource.route
+            dated = self._reads.dated(
+                partition, route, routed.id, selection.groups, preference, max_age_s
+            )
+        return self._read(
+            routed, selection, _from_systems(preference) if dated else preference, dated
+        )
 
     async def _read(
-        self, call: Call, selection: Selection, wish: Wish, asked: Asked | None = None
+        self,
+        routed: RoutedRequest,
+        selection: Selection,
+        preference: ReadPreference,
+        asked: Asked | None = None,
     ) -> Response:
-        resource = call.resource
-        operation = Get(resource.database, resource.name, call.id, selection.fields)
+        resource = routed.resource
+        operation = Get(resource.database, resource.name, routed.id, selection.fields)
         try:
-            outcome = await call.plane.read(operation, wish)
+            outcome = await routed.plane.read(operation, preference)
         except NotFound as error:
             if self._reads is None or asked is None:
                 raise
-            call.request.phases.end("store")
-            return answer_absence(call, error, self._reads.keeping(asked))
-        call.request.phases.end("store", " ".join(outcome.systems))
-        planned = Planned(operation, resource, selection)
+            routed.request.phases.end("store")
+            return answer_absence(routed, error, self._reads.keeping(asked))
+        routed.request.phases.end("store", " ".join(outcome.systems))
+        planned = PlannedOperation(operation, resource, selection)
         if self._reads is None or asked is None:
-            return answer_read(call, planned, outcome)
+            return answer_read(routed, planned, outcome)
         self._reads.learn(asked, outcome)
-        return answer_read(call, planned, outcome, self._reads.keeping(asked))
+        return answer_read(routed, planned, outcome, self._reads.keeping(asked))
 
-    def put(self, call: Call) -> Awaitable[Response]:
+    def put(self, routed: RoutedRequest) -> Awaitable[Response]:
         """Make it what the body says."""
-        call.media_type(JSON)
-        return self._write(call, build_put)
+        routed.media_type(JSON)
+        return self._write(routed, build_put)
 
-    def patch(self, call: Call) -> Awaitable[Response]:
+    def patch(self, routed: RoutedRequest) -> Awaitable[Response]:
         """Change it, in one of three formats."""
-        return self._write(call, PATCH_TYPES[call.media_type(*PATCH_TYPES)])
+        return self._write(routed, PATCH_TYPES[routed.media_type(*PATCH_TYPES)])
 
-    def delete(self, call: Call) -> Awaitable[Response]:
+    def delete(self, routed: RoutedRequest) -> Awaitable[Response]:
         """Delete it."""
-        forbid_body(call.request)
-        return self._write(call, build_delete, has_body=False)
+        forbid_body(routed.request)
+        return self._write(routed, build_delete, has_body=False)
 
-    async def _write(self, call: Call, build: Builder, *, has_body: bool = True) -> Response:
+    async def _write(
+        self, routed: RoutedRequest, build: Builder, *, has_body: bool = True
+    ) -> Response:
         raw, body = b"", None
         if has_body:
-            raw = await read_body(call.request, self._limit)
+            raw = await read_body(routed.request, self._limit)
             body = parse_json(raw)
-        identity = call.identity(self._ids, raw)
+        identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
-            selection, resource = call.selection(), call.resource
+            selection, resource = routed.selection(), routed.resource
             condition = ANYTHING
-            wanted = call.preconditions()
+            wanted = routed.preconditions()
             if wanted is not NO_PRECONDITIONS:
-                condition = await condition_of(call.plane, call, selection, wanted)
-            operation = identity.operation(resource.name, call.id)
+                condition = await condition_of(routed.plane, routed, selection, wanted)
+            operation = identity.operation(resource.name, routed.id)
             fingerprint = identity.fingerprint
-            target = Target(resource, selection, call.id, operation, condition, fingerprint)
-            target.owner = call.owner
-            target.whole = call.preferences.whole
+            target = WriteTarget(resource, selection, routed.id, operation, condition, fingerprint)
+            target.owner = routed.owner
+            target.returns_object = routed.preferences.representation
             planned = await offload(len(raw) > LARGE_BODY, build, target, body)
-            call.request.phases.end("parse")
-            outcome = await submit(call.plane, planned)
-        call.request.phases.end("store", " ".join(outcome.systems))
-        return answer_write(call, planned, outcome)
+            routed.request.phases.end("parse")
+            outcome = await submit(routed.plane, planned)
+        routed.request.phases.end("store", " ".join(outcome.systems))
+        return answer_write(routed, planned, outcome)
 
 
-def _from_systems(wish: Wish) -> Wish:
-    """What caches may keep is read from the systems, not from the primary."""
-    return WHOLE if wish.whole else STRONG
+def _from_systems(preference: ReadPreference) -> ReadPreference:
+    """What caches may keep is read from the systems, not from the view."""
+    return WHOLE if preference.whole else STRONG

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Selection
@@ -18,9 +17,10 @@ from app.api.responses import (
     NO_STORE,
     REVALIDATE,
     add_freshness,
-    add_wishes,
+    add_preference_headers,
     document_of,
 )
+from app.api.routed_request import RoutedRequest
 from app.coherence.cached_reads import Asked, CachedReads
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
@@ -34,11 +34,11 @@ from mediator.model.operations import Freshness, Get, Outcome
 from mediator.model.query import Join, Position
 from mediator.query.aggregation import Row
 from mediator.query.execution import Answer, Item
-from mediator.query.parameters import read_parameters
-from mediator.query.positions import read_position, write_position
-from mediator.query.reading import ReadQuery, read_query
-from mediator.query.rendering import explanation
-from mediator.query.targets import Target
+from mediator.query.explain import explanation
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import ParsedQuery, parse_query_document
+from mediator.query.paths import ResolvedPath
+from mediator.query.positions import decode_position, encode_position
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import RoutingModel
 from mediator.schema.ids import check_id
@@ -46,7 +46,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Values
 from mediator.schema.values import Codec
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 
 __all__ = ["Queries"]
 
@@ -71,57 +71,59 @@ class Queries:
         self._reads = reads
         self._options = options
         self._cursors = Cursors(options.cursor_key)
-        self._known: dict[tuple[Any, ...], ReadQuery] = {}
+        self._known: dict[tuple[Any, ...], ParsedQuery] = {}
         self._known_by: RoutingModel | None = None
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Answer ``?ids=``, or the query that the parameters make up."""
-        forbid_body(call.request)
-        pairs = parse_pairs(call.request.query)
+        forbid_body(routed.request)
+        pairs = parse_pairs(routed.request.query)
         if any(name == "ids" for name, _ in pairs):
-            return await self._by_ids(call)
+            return await self._by_ids(routed)
         spelled = next((value for name, value in pairs if name == "fields"), None)
-        selection = _ONLY_IDS if spelled == "id" else call.resource.select(spelled)
+        selection = _ONLY_IDS if spelled == "id" else routed.resource.select(spelled)
         read = await self._read(
-            call, pairs, len(call.request.query), lambda: pairs, read_parameters
+            routed, pairs, len(routed.request.query), lambda: pairs, parse_parameters
         )
         asked = None
         if self._reads is not None and selection.canonical and not read.explain:
-            part, route = Part(call.database, call.class_name), call.resource.route
+            partition, route = Partition(routed.database, routed.class_name), routed.resource.route
             asked = await self._reads.ask_query(
-                part, route, call.request.query, read.query.filter, call.wish()
+                partition, route, routed.request.query, read.query.filter, routed.preference()
             )
-        return await self._answer(call, read, selection, asked)
+        return await self._answer(routed, read, selection, asked)
 
-    async def post(self, call: Call) -> Response:
+    async def post(self, routed: RoutedRequest) -> Response:
         """Answer the query in the body."""
-        parse_query(call.request.query, frozenset())
-        call.media_type(JSON)
-        raw = await read_body(call.request, min(self._options.max_body_bytes, LARGEST))
-        read = await self._read(call, (raw,), len(raw), lambda: parse_json(raw), read_query)
-        selection = call.resource.whole
+        parse_query(routed.request.query, frozenset())
+        routed.media_type(JSON)
+        raw = await read_body(routed.request, min(self._options.max_body_bytes, LARGEST))
+        read = await self._read(
+            routed, (raw,), len(raw), lambda: parse_json(raw), parse_query_document
+        )
+        selection = routed.resource.full_selection
         if read.query.fields is not None:
-            selection = replace(call.resource.whole, fields=read.query.fields)
-        return await self._answer(call, read, selection, cacheable=False)
+            selection = replace(routed.resource.full_selection, fields=read.query.fields)
+        return await self._answer(routed, read, selection, cacheable=False)
 
     async def _read(
         self,
-        call: Call,
+        routed: RoutedRequest,
         words: Sequence[Hashable],
         length: int,
         parse: Callable[[], Any],
-        reader: Callable[..., ReadQuery],
-    ) -> ReadQuery:
+        reader: Callable[..., ParsedQuery],
+    ) -> ParsedQuery:
         """Read a query; the same few are asked again and again, until the schema changes.
 
         Args:
-            call: The request.
+            routed: The request.
             words: What was sent, as it was sent: equal words are one query.
             length: Of what was sent (bytes); long ones are not remembered.
             parse: Returns what the reader takes.
             reader: Reads it.
         """
-        resource, model = call.resource, call.plane.model
+        resource, model = routed.resource, routed.plane.model
         if self._known_by is not model or len(self._known) >= _REMEMBERED:
             self._known_by, self._known = model, {}
         known, key = self._known, (resource.database, resource.name, *words)
@@ -137,26 +139,28 @@ class Queries:
 
     async def _answer(
         self,
-        call: Call,
-        read: ReadQuery,
+        routed: RoutedRequest,
+        read: ParsedQuery,
         selection: Selection,
         asked: Asked | None = None,
         *,
         cacheable: bool = True,
     ) -> Response:
-        resource = call.resource
+        resource = routed.resource
         for join in read.query.joins:
-            call.access.require(Scope.READ, resource.database, join.class_name)
+            routed.access.require(Scope.READ, resource.database, join.class_name)
         if read.explain:  # it tells how much of others' there is
-            call.access.require_all(resource.database, resource.name)
+            routed.access.require_all(resource.database, resource.name)
         query = read.query
         if read.after is not None:
             query = replace(query, after=self._position(resource, read, read.after))
-        call.request.phases.end("parse")
-        wish = call.wish()
-        answer = await call.plane.query(query, STRONG if asked and not wish.whole else wish)
-        call.request.phases.end("store")
-        document: dict[str, Any] = {"items": await self._shown(call, selection, read, answer)}
+        routed.request.phases.end("parse")
+        preference = routed.preference()
+        answer = await routed.plane.query(
+            query, STRONG if asked and not preference.whole else preference
+        )
+        routed.request.phases.end("store")
+        document: dict[str, Any] = {"items": await self._shown(routed, selection, read, answer)}
         if query.aggregate is None:
             document["next"] = self._next(resource, read, answer.next)
         if read.explain:
@@ -165,60 +169,60 @@ class Queries:
         fresh = cacheable and selection.canonical and answer.freshness is None
         keeping = self._keeping(asked) if fresh and not answer.partial else [NO_STORE]
         body = orjson.dumps(document)
-        return _represented(call, body, keeping, answer.freshness, answer.partial)
+        return _represented(routed, body, keeping, answer.freshness, answer.partial)
 
     def _keeping(self, asked: Asked | None) -> Headers:
         if asked is None or self._reads is None:
             return [REVALIDATE]
         return self._reads.keeping(asked)
 
-    def _position(self, resource: ClassResource, read: ReadQuery, after: str) -> Position:
+    def _position(self, resource: ClassResource, read: ParsedQuery, after: str) -> Position:
         sealed = self._cursors.open(_bound(resource, read), _database_id(resource), after)
-        return read_position(read.levels, sealed)
+        return decode_position(read.levels, sealed)
 
     def _next(
-        self, resource: ClassResource, read: ReadQuery, position: Position | None
+        self, resource: ClassResource, read: ParsedQuery, position: Position | None
     ) -> str | None:
         if position is None:
             return None
-        sealed = write_position(read.levels, position)
+        sealed = encode_position(read.levels, position)
         return self._cursors.seal(_bound(resource, read), _database_id(resource), sealed)
 
     async def _shown(
-        self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
+        self, routed: RoutedRequest, selection: Selection, read: ParsedQuery, answer: Answer
     ) -> list[dict[str, Any]]:
-        width = len(call.resource.schema.fields) * (1 + len(read.query.joins))
+        width = len(routed.resource.schema.fields) * (1 + len(read.query.joins))
         documents = answer.documents
         if documents is not None:
             classes = [join.class_name for join in read.query.joins]
-            codecs = [call.resource.codec, *[_codec(call, name) for name in classes]]
+            codecs = [routed.resource.codec, *[_codec(routed, name) for name in classes]]
             if not all(codec.is_plain for codec in codecs):
                 is_large = len(documents) * width > _MANY_VALUES
                 await offload(is_large, _encode, documents, codecs, read.query.joins)
             return documents
         is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
-        return await offload(is_large, self._items, call, selection, read, answer)
+        return await offload(is_large, self._items, routed, selection, read, answer)
 
     def _items(
-        self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
+        self, routed: RoutedRequest, selection: Selection, read: ParsedQuery, answer: Answer
     ) -> list[dict[str, Any]]:
         if read.query.aggregate is not None:
             return [_row(read.results, row) for row in answer.rows]
         if not read.query.joins:
-            return _all_shown(call.resource, selection, [item.outcome for item in answer.items])
-        codecs = {join.alias: _codec(call, join.class_name) for join in read.query.joins}
+            return _all_shown(routed.resource, selection, [item.outcome for item in answer.items])
+        codecs = {join.alias: _codec(routed, join.class_name) for join in read.query.joins}
         shown = {join.alias: join.fields for join in read.query.joins}
-        return [_item(call.resource, selection, item, codecs, shown) for item in answer.items]
+        return [_item(routed.resource, selection, item, codecs, shown) for item in answer.items]
 
-    async def _by_ids(self, call: Call) -> Response:
-        parameters = _only_ids(call)
-        resource = call.resource
+    async def _by_ids(self, routed: RoutedRequest) -> Response:
+        parameters = _only_ids(routed)
+        resource = routed.resource
         selection = resource.select(parameters.get("fields"))
         ids = _ids(parameters["ids"], self._options.batch_limit)
         gets = [Get(resource.database, resource.name, id_, selection.fields) for id_ in ids]
-        call.request.phases.end("parse")
-        outcomes = await call.plane.batch(gets, whole=call.wish().whole)
-        call.request.phases.end("store")
+        routed.request.phases.end("parse")
+        outcomes = await routed.plane.batch(gets, whole=routed.preference().whole)
+        routed.request.phases.end("store")
         found: list[Outcome] = []
         missing: list[str] = []
         for get, outcome in zip(gets, outcomes, strict=True):
@@ -231,14 +235,14 @@ class Queries:
         partial = {group for outcome in found for group in outcome.partial}
         kept = selection.canonical and not partial
         headers: Headers = [JSON_TYPE, REVALIDATE if kept else NO_STORE]
-        add_wishes(headers, call.preferences, tuple(sorted(partial)))
+        add_preference_headers(headers, routed.preferences, tuple(sorted(partial)))
         is_large = len(found) * len(resource.schema.fields) > _MANY_VALUES
         items = await offload(is_large, _all_shown, resource, selection, found)
         return Response(200, headers, orjson.dumps({"items": items, "missing": missing}))
 
 
 def _represented(
-    call: Call,
+    routed: RoutedRequest,
     body: bytes,
     keeping: Headers,
     freshness: Freshness | None,
@@ -250,17 +254,17 @@ def _represented(
     """
     headers: Headers = [*keeping]
     add_freshness(headers, freshness)
-    if call.request.method != "POST":
+    if routed.request.method != "POST":
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
         headers.append((b"etag", tag.encode()))
-        if not partial and call.preconditions().not_modified(tag):
+        if not partial and routed.preconditions().not_modified(tag):
             return Response(304, headers)
     headers.append(JSON_TYPE)
-    add_wishes(headers, call.preferences, partial)
+    add_preference_headers(headers, routed.preferences, partial)
     return Response(200, headers, body)
 
 
-def _bound(resource: ClassResource, read: ReadQuery) -> tuple[str, str, str]:
+def _bound(resource: ClassResource, read: ParsedQuery) -> tuple[str, str, str]:
     return resource.database, resource.name, read.identity
 
 
@@ -312,7 +316,7 @@ def _encode(
         codec.encode_all([each for each in joined if each is not None])
 
 
-def _row(results: dict[str, Target], row: Row) -> dict[str, Any]:
+def _row(results: dict[str, ResolvedPath], row: Row) -> dict[str, Any]:
     """Return a group as JSON: a group's missing value is left out, as in an object."""
     values = [*row.group, *row.computed.values()]
     return {
@@ -329,18 +333,18 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _codec(call: Call, class_name: str) -> Codec:
-    return call.plane.model.databases[call.database].classes[class_name].codec
+def _codec(routed: RoutedRequest, class_name: str) -> Codec:
+    return routed.plane.model.databases[routed.database].classes[class_name].codec
 
 
-def _only_ids(call: Call) -> dict[str, str]:
+def _only_ids(routed: RoutedRequest) -> dict[str, str]:
     """Return the parameters of a read by ids."""
-    pairs = parse_pairs(call.request.query)
+    pairs = parse_pairs(routed.request.query)
     beyond = sorted({name for name, _ in pairs} - _BY_ID)
     if beyond:
         locations = [Location(name, "does not go together with ids") for name in beyond]
         raise Invalid("ids go together with fields only.", locations=locations)
-    return parse_query(call.request.query, _BY_ID)
+    return parse_query(routed.request.query, _BY_ID)
 
 
 def _ids(text: str, most: int) -> list[str]:

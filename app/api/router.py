@@ -12,12 +12,10 @@ from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias
 
-from app.api.addresses import Route
-from app.api.calls import Call
-from app.api.exchange import Exchange
-from app.api.jobs.runs import JobDesk
+from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions
-from app.api.resources import Directory
+from app.api.resources import ClassResource, Directory
+from app.api.routed_request import Route, RoutedRequest
 from app.api.routes import make_table
 from app.coherence.caches import Caches
 from app.http.caching import confined
@@ -41,8 +39,10 @@ from app.http.problems import (
     HttpError,
     problem_of,
 )
-from app.security.data_port import Gate
+from app.security.authorisation import Restricted
+from app.security.data_port import RequestAuthoriser
 from mediator.access.metered import Transact
+from mediator.access.model import Scope as Permission
 from mediator.base.errors import MediatorError
 from mediator.base.observation import Observer, RequestFinished, RequestRefused
 from mediator.changes.subscriptions import Subscriptions
@@ -55,6 +55,7 @@ _VARYING: Final = b"Accept, Prefer"
 _NO_GUESSING: Final = (b"x-content-type-options", b"nosniff")
 _BODILESS: Final = frozenset({204, 304})
 _CLIENT_GONE: Final = 499
+_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS"})
 Validity: TypeAlias = Callable[[], Awaitable[bool]]
 
 
@@ -68,8 +69,8 @@ class DataApi:
         subscriptions: Lets clients follow the change feed; None: there is no feed.
         caches: What keeps caches coherent; None: nothing may be cached.
         transact: Carries out transactions; None: there are none.
-        desk: What jobs need; None: there are none.
-        gate: Lets requests in; None: nobody is authenticated, and everything is allowed.
+        job_backend: What jobs need; None: there are none.
+        authoriser: Authorises requests; None: nobody is authenticated, and everything is allowed.
     """
 
     def __init__(
@@ -80,13 +81,15 @@ class DataApi:
         subscriptions: Subscriptions | None = None,
         caches: Caches | None = None,
         transact: Transact | None = None,
-        desk: JobDesk | None = None,
-        gate: Gate | None = None,
+        job_backend: JobBackend | None = None,
+        authoriser: RequestAuthoriser | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
-        self._table = make_table(self._directory, options, subscriptions, caches, transact, desk)
-        self._gate = gate
+        self._table = make_table(
+            self._directory, options, subscriptions, caches, transact, job_backend
+        )
+        self._authoriser = authoriser
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
         self._active: dict[tuple[str, str], int] = {}
@@ -100,81 +103,98 @@ class DataApi:
         """Answer one HTTP request."""
         if scope["type"] != "http":
             raise ValueError(f"the data API does not speak {scope['type']}")
-        exchange = Exchange(Request(scope, receive), scope.get("scheme", "http"))
-        kind = exchange.kind
+        request = Request(scope, receive)
+        routed = RoutedRequest(request, self._plane)
+        # A method that is made up must not make a series of metrics.
+        method = request.method if request.method in _METHODS else "_OTHER"
+        kind = method, scope.get("scheme", "http")
         self._active[kind] = self._active.get(kind, 0) + 1
         try:
-            await self._serve(exchange, send)
+            status = await self._serve(routed, send)
+            seconds = perf_counter() - request.phases.started
+            self._observe(RequestFinished(method, routed.route.template, status, seconds, kind[1]))
         finally:
             self._active[kind] -= 1
-            if self._gate is not None and exchange.access is not None:
-                self._gate.leave(exchange.access)
+            if self._authoriser is not None and isinstance(routed.access, Restricted):
+                self._authoriser.release(routed.access)
 
-    async def _serve(self, exchange: Exchange, send: Send) -> None:
-        request = exchange.request
+    async def _serve(self, routed: RoutedRequest, send: Send) -> int:
+        """Answer a request; returns the status."""
+        request = routed.request
         try:
-            response = await self._answer(exchange)
+            response = await self._answer(routed)
         except ClientGone:
-            self._tell(exchange, _CLIENT_GONE)
-            return
+            return _CLIENT_GONE
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem
             response = _refuse(request, error)
-            self._note_limit(exchange, error)
-        if self._cors.shares and exchange.database:
-            self._share(exchange, response)
+            self._observe_limit(routed, error)
+        if self._cors.shares and routed.database:
+            origin = request.headers.get(b"origin")
+            response.headers += self._cors.headers(routed.database, origin)
         _complete(request, response)
-        if not _sent_whole(request, response):
-            await _send(request, response, send, self._validity(exchange))
-        self._tell(exchange, response.status)
+        if not _sent_directly(request, response):
+            await _send(request, response, send, self._validity(routed))
+        return response.status
 
-    def _validity(self, exchange: Exchange) -> Validity | None:
-        """Return what tells whether the credentials of a request are good yet."""
-        if self._gate is None or exchange.access is None:
+    def _validity(self, routed: RoutedRequest) -> Validity | None:
+        """Return what checks whether the credentials of a request are still valid."""
+        if self._authoriser is None or not isinstance(routed.access, Restricted):
             return None
-        field = exchange.request.headers.get(b"authorization")
-        return partial(self._gate.holds, exchange.access, field, exchange.request.phases.started)
+        field = routed.request.headers.get(b"authorization")
+        return partial(
+            self._authoriser.is_valid, routed.access, field, routed.request.phases.started
+        )
 
-    async def _answer(self, exchange: Exchange) -> Response:
-        request = exchange.request
-        address = self._table.find(request.path)
-        exchange.enter(address)
-        route = address.route
+    async def _answer(self, routed: RoutedRequest) -> Response:
+        """Take a request through its stages: route, preferences, access, class, handler."""
+        request = routed.request
+        routed.go_to(self._table.find(request.path))
+        route = routed.route
         handler = route.handlers.get(request.method)
         if handler is None:
-            return self._options(exchange, route)
+            return self._options(request, route)
         accept = request.headers.get(b"accept")
         if accept is not None and accept != "*/*":
             check_accept(accept, route.offers, *route.streams)
-        call = Call(request, self._plane, address.database, address.class_name, address.id)
-        if self._gate is not None:
-            await self._admit(self._gate, exchange, call, route)
+        routed.read_preferences()
+        if self._authoriser is not None:
+            await self._admit(self._authoriser, routed)
+        scope = None if route.scopes is None else route.scopes[request.method]
         if route.of_class:
-            place = (address.database, address.class_name)
-            call.resource = self._directory.known(*place) or await self._directory.find(*place)
+            assert scope is not None
+            routed.resource = await self._class(routed, scope)
+        elif scope is not None:
+            routed.access.require(scope, routed.database)
         request.phases.end("route")
-        response = await handler(call)
-        if exchange.access is not None and route.of_class:
-            visibility = call.resource.schema.cache.visibility
+        response = await handler(routed)
+        if route.of_class and isinstance(routed.access, Restricted):
+            visibility = routed.resource.schema.cache.visibility
             response.headers = confined(response.headers, visibility)
         return response
 
-    @staticmethod
-    async def _admit(gate: Gate, exchange: Exchange, call: Call, route: Route) -> None:
-        """Find out who asks, and whether they may, before any store is asked."""
-        request = exchange.request
-        access = await gate.enter(request.headers.get(b"authorization"))
-        call.access = exchange.access = access
-        call.plane = access.narrow(call.plane)
-        request.most_bytes = access.meter.limits.body_bytes
-        request.phases.end("auth")
-        if route.scopes is not None:
-            scope = route.scopes[request.method]
-            access.require(scope, call.database, call.class_name or None)
-        if route.of_class:
-            request.phases.described = access.names_systems(call.database, call.class_name)
+    async def _class(self, routed: RoutedRequest, scope: Permission) -> ClassResource:
+        """Find the class of a request, once for all stages, and what may be done with it."""
+        database, name = routed.database, routed.class_name
+        resource = self._directory.present(database, name)
+        if resource is None:
+            # Whoever may not ask for it must not make us look for a newer routing model.
+            routed.access.require(scope, database, name)
+            resource = await self._directory.find(database, name)
+        granted = routed.access.enter_class(scope, database, name, resource.route)
+        routed.owner, routed.request.phases.described = granted
+        return resource
 
-    def _options(self, exchange: Exchange, route: Route) -> Response:
-        request = exchange.request
+    @staticmethod
+    async def _admit(authoriser: RequestAuthoriser, routed: RoutedRequest) -> None:
+        """Find out who sends a request, before any store is asked."""
+        request = routed.request
+        access = await authoriser.authorise(request.headers.get(b"authorization"))
+        routed.access = access
+        routed.plane = access.narrow(routed.plane)
+        request.body_limit = access.meter.limits.body_bytes
+        request.phases.end("auth")
+
+    def _options(self, request: Request, route: Route) -> Response:
         if request.method != "OPTIONS":
             detail = f"{request.method} is not among: {route.allow}."
             headers = [("Allow", route.allow)]
@@ -187,20 +207,13 @@ class DataApi:
             headers_ += self._cors.preflight(route.allow)
         return Response(204, headers_)
 
-    def _share(self, exchange: Exchange, response: Response) -> None:
-        origin = exchange.request.headers.get(b"origin")
-        response.headers += self._cors.headers(exchange.database, origin)
-
-    def _note_limit(self, exchange: Exchange, error: Exception) -> None:
-        """Tell of a request that went beyond a limit of its tenant."""
-        limit = None if exchange.access is None else exchange.access.meter.limit_of(error)
-        if exchange.access is not None and limit is not None:
-            self._observe(RequestRefused(exchange.access.meter.tenant, limit))
-
-    def _tell(self, exchange: Exchange, status: int) -> None:
-        seconds = perf_counter() - exchange.request.phases.started
-        method, scheme = exchange.kind
-        self._observe(RequestFinished(method, exchange.template, status, seconds, scheme))
+    def _observe_limit(self, routed: RoutedRequest, error: Exception) -> None:
+        """Report a request that went beyond a limit of its tenant."""
+        if isinstance(routed.access, Restricted):
+            meter = routed.access.meter
+            limit = meter.limit_of(error)
+            if limit is not None:
+                self._observe(RequestRefused(meter.tenant, limit))
 
 
 def _refuse(request: Request, error: Exception) -> Response:
@@ -231,10 +244,10 @@ def _complete(request: Request, response: Response) -> None:
         response.body = b""
 
 
-def _sent_whole(request: Request, response: Response) -> bool:
-    if response.chunks is not None or request.whole is None:
+def _sent_directly(request: Request, response: Response) -> bool:
+    if response.chunks is not None or request.send_response is None:
         return False
-    return request.whole(response.status, response.headers, response.body)
+    return request.send_response(response.status, response.headers, response.body)
 
 
 async def _send(request: Request, response: Response, send: Send, valid: Validity | None) -> None:

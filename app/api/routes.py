@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.api.addresses import Route, Table
+from app.api.addresses import Table
 from app.api.batch import Batches
 from app.api.changes import Changes
 from app.api.creation import Creation
 from app.api.jobs.results import RunResults
-from app.api.jobs.runs import JobDesk, Jobs
+from app.api.jobs.runs import JobBackend, Jobs
 from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
 from app.api.queries import Queries
 from app.api.resources import Directory
+from app.api.routed_request import Route
 from app.api.sketch import Sketches
 from app.api.transactions import TransactionRoute
 from app.api.transfer.exports import Exports
@@ -39,13 +40,13 @@ def make_table(
     subscriptions: Subscriptions | None,
     caches: Caches | None,
     transact: Transact | None,
-    desk: JobDesk | None,
+    job_backend: JobBackend | None,
 ) -> Table:
     """Make the routes; one without scopes asks for itself, class by class."""
     ids = OperationIds()
     reads = caches.reads if caches else None
     queries = Queries(options, reads)
-    jobs = Jobs(directory, desk, options, ids)
+    jobs = Jobs(directory, job_backend, options, ids)
     return Table(
         object=_object(Objects(options, ids, reads)),
         collection=_collection(queries, Creation(options, ids)),
@@ -61,7 +62,7 @@ def make_table(
         jobs=_jobs(jobs),
         run=_run(jobs),
         resume=_resume(jobs),
-        results=_results(RunResults(directory, desk, options)),
+        results=_results(RunResults(directory, job_backend, options)),
     )
 
 

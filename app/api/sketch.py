@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 from typing import Final
 
-from app.api.calls import Call
 from app.api.resources import Directory
+from app.api.routed_request import RoutedRequest
 from app.http.caching import NO_STORE
 from app.http.message import Headers, Response, forbid_body
 from app.http.negotiation import JSON, SKETCH, accepts_gzip, asks_for
@@ -14,7 +14,7 @@ from app.http.paths import parse_query
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.routing.model import DatabaseRoute
-from sketch.protocol.port import Part, ServerSketch, SketchUnavailable, Snapshot
+from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable, Snapshot
 from sketch.protocol.wire import ClientFilter, encode, encode_json
 
 __all__ = ["Sketches"]
@@ -38,43 +38,48 @@ class Sketches:
         self._sketch = sketch
         self._valid_for_ms = round(valid_for_s * 1000)
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Answer with the filter of a database, or of some of its classes."""
-        forbid_body(call.request)
-        wanted = self._wanted(call)
+        forbid_body(routed.request)
+        class_names = self._class_names(routed)
         if self._sketch is None:
             detail = "There is no cache sketch here: PORTOLAN_SKETCH is off."
             raise Unavailable(detail, system="sketch", retry_after_s=60)
-        database = await self._directory.database(call.database)
-        for name in wanted or ():
-            await self._directory.find(call.database, name)
-        names = tuple(database.classes) if wanted is None else wanted
-        call.request.phases.end("parse")
+        database = await self._directory.database(routed.database)
+        for name in class_names or ():
+            await self._directory.find(routed.database, name)
+        names = tuple(database.classes) if class_names is None else class_names
+        routed.request.phases.end("parse")
         try:
-            snapshot = await self._sketch.snapshot([Part(call.database, name) for name in names])
+            snapshot = await self._sketch.snapshot(
+                [Partition(routed.database, name) for name in names]
+            )
         except SketchUnavailable as error:
             raise Unavailable("The cache sketch does not answer.", system="sketch") from error
-        call.request.phases.end("sketch")
-        return self._answer(call, snapshot, _map(database, names))
+        routed.request.phases.end("sketch")
+        return self._answer(routed, snapshot, _map(database, names))
 
     @staticmethod
-    def _wanted(call: Call) -> tuple[str, ...] | None:
+    def _class_names(routed: RoutedRequest) -> tuple[str, ...] | None:
         """Return the classes that are asked for, or all that may be read; None: all there are."""
-        listed = parse_query(call.request.query, _PARAMETERS).get("class")
+        listed = parse_query(routed.request.query, _PARAMETERS).get("class")
         if listed is None:
-            return call.access.readable(call.database)
+            return routed.access.readable(routed.database)
         names = tuple(sorted(set(listed.split(","))))
         for name in names:
-            call.access.require(Scope.READ, call.database, name)
-            call.access.require_all(call.database, name)
+            routed.access.require(Scope.READ, routed.database, name)
+            routed.access.require_all(routed.database, name)
         return names
 
     def _answer(
-        self, call: Call, snapshot: Snapshot, groups: dict[str, dict[str, tuple[str, ...]]]
+        self,
+        routed: RoutedRequest,
+        snapshot: Snapshot,
+        groups: dict[str, dict[str, tuple[str, ...]]],
     ) -> Response:
-        told = ClientFilter.of(snapshot, self._valid_for_ms, groups)
-        as_json = asks_for(call.request.headers.get(b"accept", ""), JSON)
-        tag = f'"{snapshot.incarnation}-{snapshot.generation}-{told.map_digest}'
+        client_filter = ClientFilter.of(snapshot, self._valid_for_ms, groups)
+        as_json = asks_for(routed.request.headers.get(b"accept", ""), JSON)
+        tag = f'"{snapshot.incarnation}-{snapshot.generation}-{client_filter.map_digest}'
         tag += '-j"' if as_json else '-b"'
         headers: Headers = [
             (b"etag", tag.encode()),
@@ -82,11 +87,11 @@ class Sketches:
             (b"vary", b"Accept-Encoding"),
             NO_STORE,
         ]
-        if call.preconditions().not_modified(tag):
+        if routed.preconditions().not_modified(tag):
             return Response(304, headers)
         headers.append((b"content-type", (JSON if as_json else SKETCH).encode()))
-        body = encode_json(told) if as_json else encode(told)
-        if accepts_gzip(call.request.headers.get(b"accept-encoding", "")):
+        body = encode_json(client_filter) if as_json else encode(client_filter)
+        if accepts_gzip(routed.request.headers.get(b"accept-encoding", "")):
             headers.append((b"content-encoding", b"gzip"))
             body = gzip.compress(body, compresslevel=1, mtime=0)
         return Response(200, headers, body)

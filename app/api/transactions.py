@@ -9,12 +9,12 @@ from typing import Any, Final
 import orjson
 
 from app.api.batch import members_of, plan_item
-from app.api.calls import Call
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.api.submission import render_items
-from app.api.writes import Planned
+from app.api.writes import PlannedOperation
 from app.http.etags import parse_tag
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
@@ -28,7 +28,7 @@ from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.offload import offload
 from mediator.model.operations import Get, WriteOperation
 from mediator.schema.ids import check_id
-from mediator.transactions.model import MOST_READS, MOST_WRITES, Seen, Transaction
+from mediator.transactions.model import MOST_READS, MOST_WRITES, ReadSetEntry, Transaction
 
 __all__ = ["TransactionRoute"]
 
@@ -52,50 +52,55 @@ class TransactionRoute:
         self._limit = options.max_body_bytes
         self._ids = ids
 
-    async def post(self, call: Call) -> Response:
+    async def post(self, routed: RoutedRequest) -> Response:
         """Do all of it, or nothing."""
         if self._transact is None:
             raise HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")
-        call.media_type(JSON)
-        parse_query(call.request.query, frozenset())
-        raw = await read_body(call.request, self._limit)
+        routed.media_type(JSON)
+        parse_query(routed.request.query, frozenset())
+        raw = await read_body(routed.request, self._limit)
         reads, operations = _parts(parse_json(raw))
         if not reads and not operations:  # each of them asks for its class
-            call.access.require_some(Scope.WRITE, call.database)
-            await self._directory.database(call.database)
+            routed.access.require_some(Scope.WRITE, routed.database)
+            await self._directory.database(routed.database)
         for seen in reads:
-            call.access.require(Scope.READ, call.database, seen.class_name)
-            call.access.require_all(call.database, seen.class_name)
-        identity = call.identity(self._ids, raw)
+            routed.access.require(Scope.READ, routed.database, seen.class_name)
+            routed.access.require_all(routed.database, seen.class_name)
+        identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
             is_large = len(raw) > LARGE_BODY
-            items = await self._items(call, identity, operations, is_large=is_large)
-            transaction = _transaction(call.database, identity, reads, items, self._ids)
-            call.request.phases.end("parse")
-            outcomes = await call.access.transact(self._transact)(transaction)
-        call.request.phases.end("store")
-        results = await render_items(items, outcomes, minimal=call.preferences.minimal)
+            items = await self._items(routed, identity, operations, is_large=is_large)
+            transaction = _transaction(routed.database, identity, reads, items, self._ids)
+            routed.request.phases.end("parse")
+            outcomes = await routed.access.transact(self._transact)(transaction)
+        routed.request.phases.end("store")
+        results = await render_items(items, outcomes, minimal=routed.preferences.minimal)
         headers: Headers = [JSON_TYPE, NO_STORE]
         if any(outcome.replayed for outcome in outcomes):
             headers.append(_REPLAYED)
         return Response(200, headers, orjson.dumps({"results": results}))
 
     async def _items(
-        self, call: Call, identity: Identity, operations: Sequence[Any], *, is_large: bool
-    ) -> list[Planned]:
-        found: dict[str, ClassResource] = {}
+        self,
+        routed: RoutedRequest,
+        identity: Identity,
+        operations: Sequence[Any],
+        *,
+        is_large: bool,
+    ) -> list[PlannedOperation]:
+        classes: dict[str, ClassResource] = {}
         items = []
         for index, body in enumerate(operations):
             try:
                 members = members_of(body)
                 name = members["class"]
-                call.access.require(Scope.WRITE, call.database, name)
-                call.access.require_all(call.database, name)
-                if name not in found:
-                    found[name] = await self._directory.find(call.database, name)
+                routed.access.require(Scope.WRITE, routed.database, name)
+                routed.access.require_all(routed.database, name)
+                if name not in classes:
+                    classes[name] = await self._directory.find(routed.database, name)
                 items.append(
                     _write(
-                        await offload(is_large, plan_item, found[name], identity, members, index)
+                        await offload(is_large, plan_item, classes[name], identity, members, index)
                     )
                 )
             except MediatorError as error:
@@ -104,7 +109,7 @@ class TransactionRoute:
         return items
 
 
-def _parts(body: Any) -> tuple[list[Seen], list[Any]]:
+def _parts(body: Any) -> tuple[list[ReadSetEntry], list[Any]]:
     members = require_object(body)
     if not members.keys() <= _MEMBERS:
         name = next(name for name in members if name not in _MEMBERS)
@@ -113,26 +118,26 @@ def _parts(body: Any) -> tuple[list[Seen], list[Any]]:
         given = members.get(name, [])
         if not isinstance(given, list) or len(given) > limit:
             raise _refuse(f"/{name}", f"an array of at most {limit} is expected")
-    reads = [_seen(told, f"/reads/{i}") for i, told in enumerate(members.get("reads", []))]
+    reads = [_seen(read, f"/reads/{i}") for i, read in enumerate(members.get("reads", []))]
     return reads, members.get("operations", [])
 
 
-def _seen(told: Any, pointer: str) -> Seen:
-    members = require_object(told, pointer)
+def _seen(read: Any, pointer: str) -> ReadSetEntry:
+    members = require_object(read, pointer)
     names = members.get("class"), members.get("id")
     if members.keys() != _SEEN or not all(isinstance(name, str) for name in names):
         raise _refuse(pointer, "class, id and etag are expected, and nothing else")
     id_, etag = check_id(members["id"], f"{pointer}/id"), members["etag"]
     if etag is None:
-        return Seen(members["class"], id_, None)
+        return ReadSetEntry(members["class"], id_, None)
     tag = parse_tag(etag) if isinstance(etag, str) else None
     if tag is None:
         detail = "an entity tag of ours is expected, or null if the object was not there"
         raise _refuse(f"{pointer}/etag", detail)
-    return Seen(members["class"], id_, tag.versions, tag.schema_version)
+    return ReadSetEntry(members["class"], id_, tag.versions, tag.schema_version)
 
 
-def _write(planned: Planned) -> Planned:
+def _write(planned: PlannedOperation) -> PlannedOperation:
     operation = planned.operation
     if isinstance(operation, Get):
         raise _refuse("/op", "one of put, patch, update, delete is expected")
@@ -144,8 +149,8 @@ def _write(planned: Planned) -> Planned:
 def _transaction(
     database: str,
     identity: Identity,
-    reads: Sequence[Seen],
-    items: Sequence[Planned],
+    reads: Sequence[ReadSetEntry],
+    items: Sequence[PlannedOperation],
     ids: OperationIds,
 ) -> Transaction:
     name = ids.fresh() if identity.key is None else identity.derive("transaction")
@@ -157,7 +162,7 @@ def _transaction(
 
 
 def _below(pointer: str, locations: Sequence[Location]) -> list[Location]:
-    return [Location(f"{pointer}{place.pointer}", place.detail) for place in locations]
+    return [Location(f"{pointer}{location.pointer}", location.detail) for location in locations]
 
 
 def _refuse(pointer: str, detail: str) -> Invalid:

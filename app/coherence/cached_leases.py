@@ -19,7 +19,7 @@ from typing import Final
 
 from mediator.base.clock import Clock
 from mediator.base.periodic_tasks import PeriodicTask
-from sketch.protocol.port import Ended, Part, ServerSketch, SketchUnavailable
+from sketch.protocol.port import EndResult, Partition, ServerSketch, SketchUnavailable
 
 __all__ = ["Lingering"]
 
@@ -57,7 +57,7 @@ class _Mark:
     """A pending write that stays; times are the monotonic clock's.
 
     Attributes:
-        part: The class.
+        partition: The class.
         key: Its key.
         token: Of the write that began it; further ones use it, too.
         route: How the class was laid out then.
@@ -67,7 +67,7 @@ class _Mark:
         open: Whether it takes further writes.
     """
 
-    part: Part
+    partition: Partition
     key: str
     token: str
     route: object
@@ -90,8 +90,8 @@ class Lingering:
         self._clock = clock
         self._used_s = min(_USED_S, _USED_SHARE * sketch.limits.lease_s)
         self._marks: dict[str, _Mark] = {}
-        self._open: dict[Part, dict[str, _Mark]] = {}
-        self._avoided: dict[tuple[Part, str], float] = {}
+        self._open: dict[Partition, dict[str, _Mark]] = {}
+        self._avoided: dict[tuple[Partition, str], float] = {}
         self._started = False
 
     def start(self) -> PeriodicTask:
@@ -104,12 +104,12 @@ class Lingering:
         self._started = False
         await self._end_all(list(self._marks.values()))
 
-    def join(self, part: Part, key: str, route: object) -> str | None:
+    def join(self, partition: Partition, key: str, route: object) -> str | None:
         """Return the token under which a key may be written; None: the sketch must be asked.
 
         Each write that joins must `leave`, unless it is not known what became of it.
         """
-        mark = self._open.get(part, {}).get(key)
+        mark = self._open.get(partition, {}).get(key)
         if mark is None:
             return None
         now_s = self._clock.monotonic()
@@ -120,22 +120,24 @@ class Lingering:
         mark.used_s = now_s
         return mark.token
 
-    def keep(self, part: Part, key: str, token: str, route: object, asked_s: float) -> None:
+    def keep(
+        self, partition: Partition, key: str, token: str, route: object, asked_s: float
+    ) -> None:
         """Let the mark of a write linger that has begun, if that is worth it.
 
         Args:
-            part: The class.
+            partition: The class.
             key: What is written.
             token: Of the write.
             route: How the class was laid out before the sketch was asked.
             asked_s: When that was, by the monotonic clock.
         """
-        now_s, known = self._clock.monotonic(), self._open.setdefault(part, {})
+        now_s, known = self._clock.monotonic(), self._open.setdefault(partition, {})
         if not self._started or len(self._marks) >= _MOST or key in known:
             return
-        if now_s < self._avoided.get((part, key), now_s) or now_s - asked_s >= self._used_s:
+        if now_s < self._avoided.get((partition, key), now_s) or now_s - asked_s >= self._used_s:
             return
-        self._marks[token] = known[key] = _Mark(part, key, token, route, asked_s, now_s)
+        self._marks[token] = known[key] = _Mark(partition, key, token, route, asked_s, now_s)
 
     async def leave(self, token: str) -> bool:
         """Note that a write has been done; False: its mark does not linger, and has to be ended."""
@@ -152,33 +154,33 @@ class Lingering:
         """Give way to what is read through other replicas, until cancelled."""
         await self._sketch.listen(self._wanted)
 
-    async def _wanted(self, part: Part, key: str) -> None:
+    async def _wanted(self, partition: Partition, key: str) -> None:
         """Give way to a read that the sketch has refused, for whoever's mark that was.
 
         A mark that was made a moment ago may not be known here yet, and must not be kept then.
         """
         if key:
-            self.avoid(part, key)
-            await self.give_way(part, [key])
+            self.avoid(partition, key)
+            await self.give_way(partition, [key])
         else:
-            await self.give_way_to_results(part)
+            await self.give_way_to_results(partition)
 
-    async def give_way(self, part: Part, keys: Sequence[str]) -> None:
+    async def give_way(self, partition: Partition, keys: Sequence[str]) -> None:
         """End the marks of keys that are about to be read; those in use end with their writes."""
-        known = self._open.get(part, {})
+        known = self._open.get(partition, {})
         if found := [mark for key in keys if (mark := known.get(key)) is not None]:
             for mark in found:
-                self.avoid(part, mark.key)
+                self.avoid(partition, mark.key)
             await self._end_all(found)
 
-    async def give_way_to_results(self, part: Part) -> None:
+    async def give_way_to_results(self, partition: Partition) -> None:
         """End the marks of a class of which a result is about to be read."""
-        if found := list(self._open.get(part, {}).values()):
+        if found := list(self._open.get(partition, {}).values()):
             await self._end_all(found)
 
-    def avoid(self, part: Part, key: str) -> None:
+    def avoid(self, partition: Partition, key: str) -> None:
         """Let no mark of a key linger for a while: somebody reads it."""
-        place = (part, key)
+        place = (partition, key)
         self._avoided.pop(place, None)
         self._avoided[place] = self._clock.monotonic() + _AVOIDED_S
         if len(self._avoided) > _MOST_AVOIDED:
@@ -210,7 +212,7 @@ class Lingering:
         """Take no further writes under a mark."""
         if mark.open:
             mark.open = False
-            del self._open[mark.part][mark.key]
+            del self._open[mark.partition][mark.key]
 
     async def _end_all(self, marks: Sequence[_Mark]) -> None:
         """End marks, those in use when their last writes are done."""
@@ -233,7 +235,7 @@ class Lingering:
 
         Nor does it say which queries it knows: none can have been registered since it was begun.
         """
-        ended = await self._sketch.end(mark.part, mark.token, {})
+        ended = await self._sketch.end(mark.partition, mark.token, {})
         self._marks.pop(mark.token, None)
-        if ended is Ended.WANTED:
-            self.avoid(mark.part, mark.key)
+        if ended is EndResult.CONTENDED:
+            self.avoid(mark.partition, mark.key)

@@ -13,27 +13,33 @@ from app.coherence.class_lifecycle import Beginnings
 from app.coherence.clock_watch import LOOKED_EVERY_S, ClockWatch
 from app.coherence.layouts import Layouts
 from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
-from app.coherence.orphans import Recovery, Settles, parts_in
-from app.coherence.overview import MOST_PARTS, described
+from app.coherence.orphans import Recovery, ResolvesWrites, partitions_in
+from app.coherence.overview import MOST_PARTITIONS, described
 from app.coherence.purges import Connect, log_purging, make_purgers
-from app.coherence.query_registry import RegisteredQueries, TellResults, log_nothing
+from app.coherence.query_registry import OnResultsChanged, RegisteredQueries, log_nothing
 from app.coherence.write_guard import SYSTEM, SketchGuard
 from app.settings.main import CacheSettings, MissingSetting
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock, SystemClock
-from mediator.base.ending import end
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.bloom import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Part, PurgeQueue, ServerSketch, SketchLimits, SketchUnavailable
-from sketch.protocol.states import Inspectable, PartState
+from sketch.protocol.port import (
+    Partition,
+    PurgeQueue,
+    ServerSketch,
+    SketchLimits,
+    SketchUnavailable,
+)
+from sketch.protocol.states import Inspectable, PartitionState
 from sketch.purging import Purging
 from sketch.purging.events import PurgeEvents
 from sketch.redis.server import RedisSketch
 from sketch.ttl import TtlEstimator
-from sketch.ttl.events import LifeGranted
+from sketch.ttl.events import TtlGranted
 
 __all__ = ["CacheEvents", "Caches", "make_caches"]
 
@@ -48,7 +54,7 @@ class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
     shape: FilterShape
 
 
-def _ignore(_: LifeGranted) -> None:
+def _ignore(_: TtlGranted) -> None:
     """Tell nobody."""
 
 
@@ -59,13 +65,13 @@ class CacheEvents(NamedTuple):
         purging: Told of what becomes of purges.
         granted: Told of every life that is granted.
         results: Told of results of queries that may have changed.
-        measured: Told now and then how the parts are; None: they are not looked at.
+        measured: Told now and then how the partitions are; None: they are not looked at.
     """
 
     purging: PurgeEvents = log_purging
-    granted: Callable[[LifeGranted], None] = _ignore
-    results: TellResults = log_nothing
-    measured: Callable[[Sequence[PartState]], None] | None = None
+    granted: Callable[[TtlGranted], None] = _ignore
+    results: OnResultsChanged = log_nothing
+    measured: Callable[[Sequence[PartitionState]], None] | None = None
 
 
 LOGGED: Final = CacheEvents()
@@ -102,7 +108,9 @@ class Caches:
         self._tell = tell
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
         purgers = make_purgers(settings.purge, connect)
-        self._purging = Purging(sketch, purgers, self._parts, tell.purging) if purgers else None
+        self._purging = (
+            Purging(sketch, purgers, self._partitions, tell.purging) if purgers else None
+        )
         self._purger: asyncio.Task[None] | None = None
         clock = clock or SystemClock()
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
@@ -118,7 +126,7 @@ class Caches:
         self.guard = SketchGuard(
             sketch, estimator, results, layouts, tell.results, first, clock, wake, self._lingering
         )
-        self._clock_watch = ClockWatch(sketch, self.guard.renew, self._parts, clock)
+        self._clock_watch = ClockWatch(sketch, self.guard.renew, self._partitions, clock)
         time_us = self._clock_watch.earliest_us
         self.reads = CachedReads(
             sketch, layouts, self._lingering, estimator, answer_s, clock, tell.granted, time_us
@@ -136,10 +144,10 @@ class Caches:
         """Return what tells the sketch of new classes; see there."""
         return Beginnings(self.sketch, first_word, self.guard)
 
-    def start(self, settlement: Settles, model: Callable[[], RoutingModel]) -> None:
+    def start(self, orphan_resolver: ResolvesWrites, model: Callable[[], RoutingModel]) -> None:
         """Begin what goes on in the background."""
         self._model = model
-        recovery = Recovery(self.sketch, self.guard, settlement, model)
+        recovery = Recovery(self.sketch, self.guard, orphan_resolver, model)
         periodic_tasks = [
             PeriodicTask("looking after orphaned writes", 1.0, recovery.run),
             PeriodicTask("watching the sketch's clock", LOOKED_EVERY_S, self._clock_watch.look),
@@ -180,14 +188,16 @@ class Caches:
         return self._model()
 
     async def overview(self, database: str | None) -> dict[str, Any]:
-        """Describe the parts of the sketch, and what purges caches, for operators.
+        """Describe the partitions of the sketch, and what purges caches, for operators.
 
         Raises:
             Unavailable: The sketch does not answer.
         """
-        parts = [part for part in self._parts() if database in (None, part.database)][:MOST_PARTS]
+        partitions = [
+            partition for partition in self._partitions() if database in (None, partition.database)
+        ][:MOST_PARTITIONS]
         try:
-            states = await self.sketch.states(parts)
+            states = await self.sketch.states(partitions)
             items = [await self._described(state) for state in states]
         except SketchUnavailable as error:
             raise Unavailable(str(error), system=SYSTEM) from error
@@ -195,22 +205,22 @@ class Caches:
         purgers = [{"name": name, "failing": not works} for name, works in standing.items()]
         return {"kept_in": self.sketch.kept_in, "items": items, "purgers": purgers}
 
-    async def _described(self, state: PartState) -> dict[str, Any]:
-        snapshot = await self.sketch.snapshot([state.part])
+    async def _described(self, state: PartitionState) -> dict[str, Any]:
+        snapshot = await self.sketch.snapshot([state.partition])
         return described(state, self.sketch.shape, snapshot, self.sketch.limits.lease_s)
 
-    async def _measure(self, tell: Callable[[Sequence[PartState]], None]) -> None:
+    async def _measure(self, tell: Callable[[Sequence[PartitionState]], None]) -> None:
         try:
-            tell(await self.sketch.states(self._parts()[:MOST_PARTS]))
+            tell(await self.sketch.states(self._partitions()[:MOST_PARTITIONS]))
         except SketchUnavailable as error:
             raise Unavailable(str(error), system=SYSTEM) from error
 
-    def _parts(self) -> list[Part]:
-        return parts_in(self._routing())
+    def _partitions(self) -> list[Partition]:
+        return partitions_in(self._routing())
 
-    async def _purge_first(self, part: Part, keys: Sequence[str]) -> None:
-        if self._purging is not None and "/".join(part) in self._settings.purge_first:
-            await self._purging.purge_now(part.database, keys, self._settings.purge_first_s)
+    async def _purge_first(self, partition: Partition, keys: Sequence[str]) -> None:
+        if self._purging is not None and "/".join(partition) in self._settings.purge_first:
+            await self._purging.purge_now(partition.database, keys, self._settings.purge_first_s)
 
 
 def make_caches(

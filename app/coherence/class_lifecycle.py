@@ -1,6 +1,7 @@
 """Classes that have never been before have no copies in any cache, and the sketch may be told so.
 
-A part that the sketch does not know counts as lost otherwise: everything of it is revalidated, and
+A partition that the sketch does not know counts as lost otherwise: everything of it is revalidated,
+    and
 nothing may be cached, until no copy can be alive. Whether a class has ever been, the catalogue
 knows: it keeps a word for each, for ever.
 """
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from app.coherence.write_guard import SketchGuard
 from mediator.base.errors import MediatorError
-from sketch.protocol.port import Part, ServerSketch, SketchUnavailable
+from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 
 __all__ = ["Beginnings"]
 
@@ -38,20 +39,20 @@ class Beginnings:
         self._guard = guard
         self._sketch = sketch
         self._first_word = first_word
-        self._known: set[Part] = set()
+        self._known: set[Partition] = set()
 
     async def announce(self, database: str, names: Iterable[str]) -> None:
         """Tell of classes that are about to be made, or are there already.
 
-        Where it fails the class begins as if its part were lost, which is safe.
+        Where it fails the class begins as if its partition were lost, which is safe.
         """
-        for part in {Part(database, name) for name in names} - self._known:
+        for partition in {Partition(database, name) for name in names} - self._known:
             try:
-                await self._begin(part)
+                await self._begin(partition)
             except (MediatorError, SketchUnavailable) as error:
-                _log.warning("the sketch was not told of %s: %s", "/".join(part), error)
+                _log.warning("the sketch was not told of %s: %s", "/".join(partition), error)
             else:
-                self._known.add(part)
+                self._known.add(partition)
 
     async def changed(self, database: str, names: Iterable[str]) -> None:
         """Tell of classes that have another schema now: queries may find something else.
@@ -73,7 +74,7 @@ class Beginnings:
             except MediatorError as error:
                 _log.warning("copies of %s/%s were not doubted: %s", database, name, error)
 
-    async def _begin(self, part: Part) -> None:
+    async def _begin(self, partition: Partition) -> None:
         ours = secrets.token_hex(16)
-        if await self._first_word(f"sketch:{'/'.join(part)}", ours) == ours:
-            await self._sketch.create(part)
+        if await self._first_word(f"sketch:{'/'.join(partition)}", ours) == ours:
+            await self._sketch.create(partition)

@@ -2,9 +2,9 @@
 
 The sketch knows of each key until when copies of it may be used, by its own clock. One that jumps
 forward passes these times too early, and a write would not bring the key into the filter. So every
-part is begun anew then, and everything is revalidated. A clock that is set back does no harm: keys
-stay in the filter for longer; and clients judge answers that tell its time by what it showed before
-(`sketch.client.sketch_clock`).
+partition is begun anew then, and everything is revalidated. A clock that is set back does no harm:
+keys stay in the filter for longer; and clients judge answers that tell its time by what it showed
+before (`sketch.client.sketch_clock`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from mediator.base.clock import DRIFT, Clock
 from mediator.base.errors import Unavailable
-from sketch.protocol.port import Part, ServerSketch, SketchUnavailable
+from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 from sketch.protocol.wire import LATE_S
 
 __all__ = ["LOOKED_EVERY_S", "ClockWatch"]
@@ -35,8 +35,8 @@ class ClockWatch:
 
     Args:
         sketch: The sketch.
-        renew: Begins a part anew (database, class); raises `Unavailable`.
-        parts: Returns all parts.
+        renew: Begins a partition anew (database, class); raises `Unavailable`.
+        partitions: Returns all partitions.
         clock: Its monotonic time is used.
     """
 
@@ -44,18 +44,18 @@ class ClockWatch:
         self,
         sketch: ServerSketch,
         renew: Callable[[str, str], Awaitable[None]],
-        parts: Callable[[], Iterable[Part]],
+        partitions: Callable[[], Iterable[Partition]],
         clock: Clock,
     ) -> None:
         self._sketch = sketch
         self._renew = renew
-        self._parts = parts
+        self._partitions = partitions
         self._clock = clock
         self._last: _Look | None = None
-        self._due: set[Part] = set()
+        self._due: set[Partition] = set()
 
     async def look(self) -> None:
-        """Read the sketch's clock; if it was set forward since, begin all parts anew.
+        """Read the sketch's clock; if it was set forward since, begin all partitions anew.
 
         Raises:
             Unavailable: The sketch does not answer; what is left is done the next time.
@@ -66,11 +66,11 @@ class ClockWatch:
         except SketchUnavailable as error:
             raise Unavailable(str(error), system="sketch") from error
         if shown_us > self._latest_us() + SET_US:
-            self._due.update(self._parts())
+            self._due.update(self._partitions())
         self._last = _Look(shown_us, sent_at, self._clock.monotonic())
-        for part in tuple(self._due):
-            await self._renew(*part)
-            self._due.discard(part)
+        for partition in tuple(self._due):
+            await self._renew(*partition)
+            self._due.discard(partition)
 
     def earliest_us(self) -> int | None:
         """Return a time that the clock has shown by now, unless it was set back since.

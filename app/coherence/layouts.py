@@ -1,10 +1,10 @@
 """What copies rest on beside the values of objects: groups, visibility, schema (docs/coherence.md).
 
-The sketch keeps with each part the layout that its keys are of. A replica whose routing model says
-something else sees to it before it reads or writes anything of the class: *adopt* puts the new one
-in the place of the old one, if that is still there, and begins the part anew if copies that were
-made under the old one could be missed under the new one. Whoever comes first does it, so a replica
-that dies between the change of a schema and this leaves nothing undone.
+The sketch keeps with each partition the layout that its keys are of. A replica whose routing model
+says something else sees to it before it reads or writes anything of the class: *adopt* puts the new
+one in the place of the old one, if that is still there, and begins the partition anew if copies
+that were made under the old one could be missed under the new one. Whoever comes first does it, so
+a replica that dies between the change of a schema and this leaves nothing undone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 
 from app.coherence.query_registry import RegisteredQueries
 from mediator.routing.model import ClassRoute, RoutingModel
-from sketch.protocol.port import Part, ServerSketch, SketchUnavailable
+from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 
 __all__ = ["Adoption", "Layouts", "adoption", "layout_of", "schema_of"]
 
@@ -28,7 +28,7 @@ class Adoption(NamedTuple):
 
     Attributes:
         layout: What the sketch keeps from now on.
-        anew: Whether copies could be missed, so that the part begins anew.
+        anew: Whether copies could be missed, so that the partition begins anew.
     """
 
     layout: dict[str, Any]
@@ -41,7 +41,7 @@ def schema_of(route: ClassRoute) -> str:
 
 
 def layout_of(route: ClassRoute) -> dict[str, Any]:
-    """Return the layout of a class: `groups` by field, all `parts`, `visibility`, `schema`."""
+    """Return the layout of a class: `groups` by field, all `partitions`, `visibility`, `schema`."""
     return {
         "groups": dict(route.group_of),
         "parts": sorted(route.groups),
@@ -81,9 +81,9 @@ class Layouts:
         self._sketch = sketch
         self._model = model
         self._results = results
-        self._adopted: dict[Part, ClassRoute] = {}
+        self._adopted: dict[Partition, ClassRoute] = {}
 
-    async def adopt(self, part: Part) -> ClassRoute | None:
+    async def adopt(self, partition: Partition) -> ClassRoute | None:
         """See to it that the sketch has a class's layout, once for each that comes into force.
 
         Returns:
@@ -92,41 +92,41 @@ class Layouts:
         Raises:
             SketchUnavailable: The sketch does not answer.
         """
-        route = self._route(part)
-        if route is not None and self._adopted.get(part) is not route:
-            await self._adopt(part, layout_of(route))
-            self._adopted[part] = route
+        route = self._route(partition)
+        if route is not None and self._adopted.get(partition) is not route:
+            await self._adopt(partition, layout_of(route))
+            self._adopted[partition] = route
         return route
 
-    def adopted(self, part: Part) -> ClassRoute | None:
+    def adopted(self, partition: Partition) -> ClassRoute | None:
         """Return the route of a class that is in force, if the sketch has its layout already."""
-        route = self._route(part)
-        return route if self._adopted.get(part) is route else None
+        route = self._route(partition)
+        return route if self._adopted.get(partition) is route else None
 
-    def _route(self, part: Part) -> ClassRoute | None:
-        database = self._model().databases.get(part.database)
-        return None if database is None else database.classes.get(part.class_name)
+    def _route(self, partition: Partition) -> ClassRoute | None:
+        database = self._model().databases.get(partition.database)
+        return None if database is None else database.classes.get(partition.class_name)
 
-    def forget(self, part: Part) -> None:
+    def forget(self, partition: Partition) -> None:
         """Look again next time: the sketch says that it knows another schema, or none."""
-        self._adopted.pop(part, None)
+        self._adopted.pop(partition, None)
 
-    async def _adopt(self, part: Part, wanted: dict[str, Any]) -> None:
+    async def _adopt(self, partition: Partition, wanted: dict[str, Any]) -> None:
         """Put a layout in force, then take back what was registered under another schema.
 
         Between the two no query is registered, whoever asks: a replica that dies there leaves it to
         the next one.
         """
         for _ in range(_TRIES):
-            told = await self._sketch.layout(part)
+            told = await self._sketch.layout(partition)
             known = orjson.loads(told) if told else None
             new = Adoption(wanted, anew=False) if known is None else adoption(known, wanted)
             closed, settled = _text(new.layout, settled=False), _text(new.layout, settled=True)
             if told == settled:
                 return
-            if await self._sketch.adopt(part, told, closed, anew=new.anew):
-                await self._results.take_back(part)
-                if await self._sketch.adopt(part, closed, settled, schema=wanted["schema"]):
+            if await self._sketch.adopt(partition, told, closed, invalidate=new.anew):
+                await self._results.take_back(partition)
+                if await self._sketch.adopt(partition, closed, settled, schema=wanted["schema"]):
                     return
         raise SketchUnavailable("The layout of a class changes all the time.")
 

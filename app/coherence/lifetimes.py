@@ -19,7 +19,7 @@ from mediator.base.clock import Clock
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import RoutingModel
-from sketch.protocol.port import Part, ServerSketch, SketchUnavailable, Snapshot
+from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable, Snapshot
 from sketch.ttl import (
     Cate,
     CateSettings,
@@ -118,9 +118,9 @@ class Lifetimes:
     async def look_at_filters(self) -> None:
         """Tell the estimator how full filters are."""
         try:
-            for part in self._estimator.regrets:
-                snapshot = await self._sketch.snapshot([part])
-                self._estimator.filled(part, _false_positives(snapshot))
+            for partition in self._estimator.regrets:
+                snapshot = await self._sketch.snapshot([partition])
+                self._estimator.filled(partition, _false_positives(snapshot))
         except SketchUnavailable as error:
             _log.debug("filters were not looked at: %s", error)
 
@@ -129,9 +129,9 @@ class Lifetimes:
         await self._exchange.close()
 
 
-def _terms(model: RoutingModel, longest_s: float) -> Mapping[Part, Terms]:
+def _terms(model: RoutingModel, longest_s: float) -> Mapping[Partition, Terms]:
     return {
-        Part(database, name): Terms(
+        Partition(database, name): Terms(
             min(route.schema.cache.max_ttl_s, longest_s),
             Weights(route.schema.cache.invalidation_cost, route.schema.cache.stale_cost),
         )

@@ -1,4 +1,4 @@
-"""Writes that nobody ended: their replica died, or their store did not answer (COHERENCE.md).
+"""Writes that nobody ended: their replica died, or their store did not answer (docs/protocol.md).
 
 Such a write keeps its keys uncacheable, which is safe and slow. It is settled: what stands of it is
 looked up, and it is ended like any other, purges included.
@@ -13,9 +13,9 @@ from typing import Final, Protocol
 from mediator.base.errors import MediatorError, Unavailable
 from mediator.model.guard import WriteGuard
 from mediator.routing.model import RoutingModel
-from sketch.protocol.port import Part, PendingWrite, ServerSketch, SketchUnavailable
+from sketch.protocol.port import Partition, PendingWrite, ServerSketch, SketchUnavailable
 
-__all__ = ["Recovery", "Settles", "parts_in"]
+__all__ = ["Recovery", "ResolvesWrites", "partitions_in"]
 
 AT_ONCE: Final = 100
 """Writes that are asked for at a time."""
@@ -23,17 +23,17 @@ AT_ONCE: Final = 100
 _log = logging.getLogger("portolan.coherence")
 
 
-class Settles(Protocol):
+class ResolvesWrites(Protocol):
     """Finds out what a write came to."""
 
-    async def settle(self, database: str, keys: Sequence[str], token: str) -> Mapping[str, int]:
+    async def resolve(self, database: str, keys: Sequence[str], token: str) -> Mapping[str, int]:
         """Return the versions that stand after a write; raises `Unavailable`."""
 
 
-def parts_in(model: RoutingModel) -> list[Part]:
-    """List the parts of the sketch: one for each class."""
+def partitions_in(model: RoutingModel) -> list[Partition]:
+    """List the partitions of the sketch: one for each class."""
     return [
-        Part(database, name)
+        Partition(database, name)
         for database, route in model.databases.items()
         for name in route.classes
     ]
@@ -45,7 +45,7 @@ class Recovery:
     Args:
         sketch: The server's sketch.
         guard: Takes results of queries for changed.
-        settlement: Finds out what writes came to.
+        resolver: Finds out what writes came to.
         model: Returns the routing model in force.
     """
 
@@ -53,12 +53,12 @@ class Recovery:
         self,
         sketch: ServerSketch,
         guard: WriteGuard,
-        settlement: Settles,
+        resolver: ResolvesWrites,
         model: Callable[[], RoutingModel],
     ) -> None:
         self._sketch = sketch
         self._guard = guard
-        self._settlement = settlement
+        self._resolver = resolver
         self._model = model
 
     async def run(self) -> None:
@@ -71,7 +71,7 @@ class Recovery:
 
     async def _orphans(self) -> Sequence[PendingWrite]:
         try:
-            return await self._sketch.orphans(parts_in(self._model()), AT_ONCE)
+            return await self._sketch.orphans(partitions_in(self._model()), AT_ONCE)
         except SketchUnavailable as error:
             raise Unavailable(str(error), system="the cache sketch") from error
 
@@ -81,13 +81,13 @@ class Recovery:
         return len(orphans) == AT_ONCE and all(settled)
 
     async def _settled(self, orphan: PendingWrite) -> bool:
-        database = orphan.part.database
+        database = orphan.partition.database
         try:
-            versions = await self._settlement.settle(database, orphan.keys, orphan.token)
-            await self._guard.unsure(*orphan.part)
-            await self._sketch.end(orphan.part, orphan.token, versions)
+            versions = await self._resolver.resolve(database, orphan.keys, orphan.token)
+            await self._guard.unsure(*orphan.partition)
+            await self._sketch.end(orphan.partition, orphan.token, versions)
         except (MediatorError, SketchUnavailable) as error:
-            _log.warning("a write to %s is still unsettled: %s", "/".join(orphan.part), error)
+            _log.warning("a write to %s is still unsettled: %s", "/".join(orphan.partition), error)
             return False
-        _log.info("a write to %s that nobody ended was settled", "/".join(orphan.part))
+        _log.info("a write to %s that nobody ended was settled", "/".join(orphan.partition))
         return True

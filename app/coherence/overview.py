@@ -12,19 +12,19 @@ from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import hash_all, positions_of
 from sketch.filter.sizing import false_positive_rate
 from sketch.protocol.port import Snapshot
-from sketch.protocol.states import PartState
+from sketch.protocol.states import PartitionState
 
-__all__ = ["MOST_PARTS", "described", "measured_false_positives"]
+__all__ = ["MOST_PARTITIONS", "described", "measured_false_positives"]
 
-MOST_PARTS: Final = 1_000
+MOST_PARTITIONS: Final = 1_000
 """Parts that one overview shows."""
 _SAMPLES: Final = 10_000
 
 
 def described(
-    state: PartState, shape: FilterShape, snapshot: Snapshot, lease_s: float
+    state: PartitionState, shape: FilterShape, snapshot: Snapshot, lease_s: float
 ) -> dict[str, Any]:
-    """Describe a part; durations are in seconds.
+    """Describe a partition; durations are in seconds.
 
     Args:
         state: How it is.
@@ -33,8 +33,8 @@ def described(
         lease_s: For how long a write is pending before it is taken for orphaned.
     """
     return {
-        "database": state.part.database,
-        "class": state.part.class_name,
+        "database": state.partition.database,
+        "class": state.partition.class_name,
         "incarnation": state.incarnation,
         "generation": state.generation,
         "filter": {
@@ -62,21 +62,21 @@ def measured_false_positives(snapshot: Snapshot) -> float:
     return float(found.all(axis=1).mean())
 
 
-def _pending(state: PartState, lease_s: float) -> dict[str, Any]:
+def _pending(state: PartitionState, lease_s: float) -> dict[str, Any]:
     ends = _ahead(state.first_lease_us, state)
     oldest = None if ends is None else lease_s - ends
     return {"writes": state.pending, "oldest_s": oldest, "first_lease_ends_in_s": ends}
 
 
-def _purges(state: PartState) -> dict[str, Any]:
+def _purges(state: PartitionState) -> dict[str, Any]:
     ahead = _ahead(state.first_purge_us, state)
     overdue = None if ahead is None else max(0.0, -ahead)
     return {"keys": state.purges, "due": state.purges_due, "oldest_due_s": overdue}
 
 
-def _remaining(time_us: int, state: PartState) -> float:
+def _remaining(time_us: int, state: PartitionState) -> float:
     return max(0, time_us - state.time_us) / 1_000_000
 
 
-def _ahead(time_us: int | None, state: PartState) -> float | None:
+def _ahead(time_us: int | None, state: PartitionState) -> float | None:
     return None if time_us is None else (time_us - state.time_us) / 1_000_000

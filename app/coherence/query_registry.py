@@ -18,16 +18,16 @@ from app.http.paths import parse_pairs
 from app.http.problems import HttpError
 from mediator.base.errors import MediatorError
 from mediator.model.effects import Effect
-from mediator.query.parameters import read_parameters
-from mediator.query.reading import MOST_LIMIT
-from mediator.query.results.index import QueryIndex, WatchedQuery
-from mediator.query.results.work import Work
+from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
+from mediator.query.invalidation.match_budget import MatchBudget
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import MOST_LIMIT
 from mediator.routing.model import RoutingModel
 from mediator.schema.tree import ClassSchema
-from sketch.protocol.port import Part, Registered, ServerSketch
+from sketch.protocol.port import Partition, QueryRegistrations, ServerSketch
 from sketch.protocol.queries import query_of_key
 
-__all__ = ["Found", "RegisteredQueries", "ResultsChanged", "TellResults", "log_nothing"]
+__all__ = ["Found", "OnResultsChanged", "RegisteredQueries", "ResultsChanged", "log_nothing"]
 
 _AT_ONCE: Final = 5
 """Queries that are read before the event loop goes on with what else is due."""
@@ -44,20 +44,20 @@ class ResultsChanged:
     """A write may have changed results of queries.
 
     Attributes:
-        part: The class.
+        partition: The class.
         changed: How many results.
         registered: How many queries of the class this replica knows.
     """
 
-    part: Part
+    partition: Partition
     changed: int
     registered: int
 
 
-TellResults: TypeAlias = Callable[[ResultsChanged], None]
+OnResultsChanged: TypeAlias = Callable[[ResultsChanged], None]
 
 
-def log_nothing(told: ResultsChanged) -> None:
+def log_nothing(_event: ResultsChanged) -> None:
     """Be told, and let it be."""
 
 
@@ -67,21 +67,21 @@ class Found:
 
     Attributes:
         numbers: Their keys, with the numbers of their registrations.
-        mark: What was known of registrations when they were looked for.
+        sequence: What was known of registrations when they were looked for.
     """
 
     numbers: Mapping[str, int]
-    mark: int
+    sequence: int
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a class's queries; `mark` 0: nothing."""
+    """What is known of a class's queries; `sequence` 0: nothing."""
 
     schema: ClassSchema | None
     index: QueryIndex = field(default_factory=QueryIndex)
     numbers: dict[str, int] = field(default_factory=dict)
-    mark: int = 0
+    sequence: int = 0
 
 
 class RegisteredQueries:
@@ -95,104 +95,106 @@ class RegisteredQueries:
     def __init__(self, sketch: ServerSketch, model: Callable[[], RoutingModel]) -> None:
         self._sketch = sketch
         self._model = model
-        self._parts: dict[Part, _Known] = {}
-        self._turns: dict[Part, asyncio.Lock] = {}
+        self._partitions: dict[Partition, _Known] = {}
+        self._turns: dict[Partition, asyncio.Lock] = {}
 
-    def heeds(self, part: Part, touched: Collection[str] | None) -> bool:
+    def depends_on(self, partition: Partition, touched: Collection[str] | None) -> bool:
         """Whether results may depend on these fields; None: on objects as a whole."""
-        return self._of(part).index.heeds(touched)
+        return self._of(partition).index.depends_on(touched)
 
-    def mark(self, part: Part) -> int:
+    def sequence(self, partition: Partition) -> int:
         """Return up to which registration a class's queries are known; 0: none is."""
-        return self._of(part).mark
+        return self._of(partition).sequence
 
-    def count(self, part: Part) -> int:
+    def count(self, partition: Partition) -> int:
         """Return how many queries of a class are known."""
-        return len(self._of(part).index)
+        return len(self._of(partition).index)
 
     def changed(
         self,
-        part: Part,
+        partition: Partition,
         effects: Callable[[], Sequence[Effect] | None],
-        work: Work | None = None,
+        work: MatchBudget | None = None,
     ) -> Found:
         """Find the results that a write may have changed.
 
         Args:
-            part: The class.
+            partition: The class.
             effects: Returns what the write did to it, or None if that may be anything; only asked
                 if there are queries.
             work: What may be spent on all looks that one write takes.
         """
-        known = self._of(part)
-        if not known.index.heeds(None):
-            return Found({}, known.mark)
+        known = self._of(partition)
+        if not known.index.depends_on(None):
+            return Found({}, known.sequence)
         did = effects()
         names = known.index if did is None else known.index.changed(did, work)
-        return Found({name: known.numbers[name] for name in names}, known.mark)
+        return Found({name: known.numbers[name] for name in names}, known.sequence)
 
-    def forget(self, part: Part, found: Found) -> None:
+    def forget(self, partition: Partition, found: Found) -> None:
         """Forget queries that are registered no more, unless they are registered anew already."""
-        known = self._of(part)
+        known = self._of(partition)
         for name, number in found.numbers.items():
             if known.numbers.get(name) == number:
                 del known.numbers[name]
                 known.index.discard(name)
 
-    async def take_back(self, part: Part) -> Found:
+    async def take_back(self, partition: Partition) -> Found:
         """Take all results of a class for changed; raises `SketchUnavailable`."""
-        await self.follow(part)
-        found = self.changed(part, lambda: None)
-        await self._sketch.changed(part, tuple(found.numbers))
-        self.forget(part, found)
+        await self.follow(partition)
+        found = self.changed(partition, lambda: None)
+        await self._sketch.invalidate_results(partition, tuple(found.numbers))
+        self.forget(partition, found)
         return found
 
-    async def follow(self, part: Part) -> None:
+    async def follow(self, partition: Partition) -> None:
         """Learn what was registered; raises `SketchUnavailable`."""
-        known = self._of(part)
-        since = known.mark
-        told = await self._sketch.registered(part, since)
-        if len(known.index) > _GONE_SHARE * told.count + _GONE:
-            told = await self._sketch.registered(part, 0)
-        if told.whole or told.mark != since:
-            async with self._turns.setdefault(part, asyncio.Lock()):
-                await self._learn(part, told, since)
+        known = self._of(partition)
+        since = known.sequence
+        registrations = await self._sketch.registrations(partition, since)
+        if len(known.index) > _GONE_SHARE * registrations.count + _GONE:
+            registrations = await self._sketch.registrations(partition, 0)
+        if registrations.complete or registrations.sequence != since:
+            async with self._turns.setdefault(partition, asyncio.Lock()):
+                await self._learn(partition, registrations, since)
 
-    async def _learn(self, part: Part, told: Registered, since: int) -> None:
-        known = _Known(self._schema(part)) if told.whole else self._of(part)
-        if known.mark < since and not told.whole:
+    async def _learn(
+        self, partition: Partition, registrations: QueryRegistrations, since: int
+    ) -> None:
+        known = _Known(self._schema(partition)) if registrations.complete else self._of(partition)
+        if known.sequence < since and not registrations.complete:
             return  # it began anew meanwhile, and lacks what came before
-        for place, (key, number) in enumerate(told.numbers.items(), 1):
+        for place, (key, number) in enumerate(registrations.numbers.items(), 1):
             if key not in known.numbers:
-                known.index.put(key, self._read(part, key))
+                known.index.put(key, self._read(partition, key))
             known.numbers[key] = max(number, known.numbers.get(key, 0))
             if not place % _AT_ONCE:
                 await asyncio.sleep(0)
-        known.mark = max(told.mark, known.mark)
-        if told.whole:
-            self._parts[part] = known
+        known.sequence = max(registrations.sequence, known.sequence)
+        if registrations.complete:
+            self._partitions[partition] = known
 
-    def _of(self, part: Part) -> _Known:
+    def _of(self, partition: Partition) -> _Known:
         """Return what is known of a class; queries mean something else under another schema."""
-        schema, known = self._schema(part), self._parts.get(part)
+        schema, known = self._schema(partition), self._partitions.get(partition)
         if known is None or known.schema is not schema:
-            known = self._parts[part] = _Known(schema)
+            known = self._partitions[partition] = _Known(schema)
         return known
 
-    def _schema(self, part: Part) -> ClassSchema | None:
-        database = self._model().databases.get(part.database)
-        return None if database is None else database.schema.classes.get(part.class_name)
+    def _schema(self, partition: Partition) -> ClassSchema | None:
+        database = self._model().databases.get(partition.database)
+        return None if database is None else database.schema.classes.get(partition.class_name)
 
-    def _read(self, part: Part, key: str) -> WatchedQuery | None:
+    def _read(self, partition: Partition, key: str) -> RegisteredQuery | None:
         """Read a query; None: this replica does not understand it, under its present schema."""
-        database = self._model().databases.get(part.database)
+        database = self._model().databases.get(partition.database)
         spelling = query_of_key(key)
-        if database is None or spelling is None or part.class_name not in database.classes:
+        if database is None or spelling is None or partition.class_name not in database.classes:
             return None
         try:
             pairs = parse_pairs(spelling.encode())
-            read = read_parameters(pairs, database.schema, part.class_name, most=MOST_LIMIT)
+            read = parse_parameters(pairs, database.schema, partition.class_name, most=MOST_LIMIT)
         except (MediatorError, HttpError) as error:
-            _log.info("a query of %s is not understood: %s", "/".join(part), error)
+            _log.info("a query of %s is not understood: %s", "/".join(partition), error)
             return None
-        return WatchedQuery(read.query)
+        return RegisteredQuery(read.query)

@@ -1,7 +1,8 @@
 """Queries that the index does not cover: each write has to be judged by them, so a few may be kept.
 
 The index leads from the values of an object to the queries that these concern. It has no way to
-those whose filter names no value, part or bound: `like` that begins with a wildcard, `ne`, `not`,
+those whose filter names no value, part or bound: `like` that begins with a wildcard, `ne`,
+    `not`,
 `exists`, no filter at all.
 """
 
@@ -10,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from mediator.model.filters import Filter
-from mediator.query.results.cover import cover_of
-from sketch.protocol.port import Part
+from mediator.query.invalidation.access_predicates import access_predicates_of
+from sketch.protocol.port import Partition
 
 __all__ = ["MOST_UNCOVERED", "Uncovered"]
 
@@ -23,26 +24,26 @@ class Uncovered:
     """Which uncovered queries have been registered by this replica, and until when at most."""
 
     def __init__(self) -> None:
-        self._until_s: dict[Part, dict[str, float]] = {}
+        self._until_s: dict[Partition, dict[str, float]] = {}
 
     def admit(
-        self, part: Part, key: str, filter_: Filter | None, now_s: float, ttl_s: float
+        self, partition: Partition, key: str, filter_: Filter | None, now_s: float, ttl_s: float
     ) -> bool:
         """Whether the result of a query may be kept.
 
         Args:
-            part: The class.
+            partition: The class.
             key: The key of the result.
             filter_: The filter of the query.
             now_s: The time, by the monotonic clock.
             ttl_s: For how long it would be kept.
         """
-        if cover_of(filter_) is not None:
+        if access_predicates_of(filter_) is not None:
             return True
-        known = self._until_s.setdefault(part, {})
+        known = self._until_s.setdefault(partition, {})
         if key not in known and len(known) >= MOST_UNCOVERED:
             known = {k: until_s for k, until_s in known.items() if until_s > now_s}
-            self._until_s[part] = known
+            self._until_s[partition] = known
             if len(known) >= MOST_UNCOVERED:
                 return False
         known[key] = now_s + ttl_s

@@ -43,7 +43,7 @@ def downgrade(
 
 @catalogue.command()
 def current() -> None:
-    """Say which revision the tables have, and how they stand to this version of Portolan."""
+    """Print the revision of the tables, and whether this version of Portolan can run on it."""
     _run(_current)
 
 
@@ -55,8 +55,8 @@ def history() -> None:
 
 async def _upgrade(opened: Catalogue, *, only_sql: bool) -> None:
     if only_sql:
-        held = await opened.told(opened.revisions.current)
-        typer.echo(opened.revisions.sql(held), nl=False)
+        revision = await opened.run_sync(opened.revisions.current)
+        typer.echo(opened.revisions.sql(revision), nl=False)
         return
     await opened.migrate(opened.revisions.upgrade)
     await _current(opened)
@@ -64,17 +64,17 @@ async def _upgrade(opened: Catalogue, *, only_sql: bool) -> None:
 
 async def _downgrade(opened: Catalogue, *, revision: str, only_sql: bool) -> None:
     if only_sql:
-        held = await opened.told(opened.revisions.current)
-        typer.echo(opened.revisions.sql(held, revision), nl=False)
+        present = await opened.run_sync(opened.revisions.current)
+        typer.echo(opened.revisions.sql(present, revision), nl=False)
         return
     await opened.migrate(partial(opened.revisions.downgrade, to=revision))
     await _current(opened)
 
 
 async def _current(opened: Catalogue) -> None:
-    held = await opened.told(opened.revisions.current)
-    standing = await opened.told(opened.revisions.standing)
-    typer.echo(f"{held or 'none'}  {standing.name.lower()}")
+    revision = await opened.run_sync(opened.revisions.current)
+    compatibility = await opened.run_sync(opened.revisions.compatibility)
+    typer.echo(f"{revision or 'none'}  {compatibility.name.lower()}")
 
 
 async def _history(opened: Catalogue) -> None:

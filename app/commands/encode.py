@@ -1,4 +1,4 @@
-"""``portolan encode``: people become encodings, on their owner's machine."""
+"""``portolan encode``: encodes people for private linkage on their owner's machine."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def encode(
     from spark_jobs.linkage.private.owner import Encoding, encode_file
 
     if new_keys:
-        with _told():
+        with _readable_errors():
             make_keys(keys)
         errors.print(f"Keys were made in {keys}: for the other owner, and for no one else.")
         return
     names = tuple(name for name in fields.split(",") if name)
     if source is None or target is None or not names:
         raise typer.BadParameter("SOURCE, TARGET and --fields are needed to encode.")
-    with _told(), _progress() as progress:
+    with _readable_errors(), _progress() as progress:
         encoding = Encoding(
             names,
             id_field,
@@ -79,7 +79,7 @@ def encode(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _readable_errors() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
     from spark_jobs.linkage.private.key_file import BadKeyFile
     from spark_jobs.linkage.private.owner import BadRecords

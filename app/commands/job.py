@@ -1,4 +1,4 @@
-"""``portolan job``: analytic work on files, here and now."""
+"""``portolan job``: analytic jobs, on files here or at a service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import typer
 
 from app.commands import remote_job
 from app.commands.consoles import errors
-from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
+from app.commands.job_file import read_job_file
+from app.commands.run_view import EXIT, bars, check_target, print_document, print_reasons, show
 
 if TYPE_CHECKING:
     from spark_jobs.runner.job import Job
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["job"]
 
 job = typer.Typer(no_args_is_help=True, help="Analytic jobs: docs/jobs.md.")
-
-_LONGEST_JOB = 2**20
 
 
 @job.command("kinds")
@@ -33,6 +32,15 @@ def kinds() -> None:
 
     for name in kind_names():
         typer.echo(f"{name:20} {find_kind(name).summary}")
+
+
+@job.command("schema")
+def schema(name: Annotated[str, typer.Argument(metavar="KIND")]) -> None:
+    """Print the JSON Schema of the specifications of a kind."""
+    from spark_jobs.kinds import find_kind
+
+    with _readable_errors():
+        print_document(find_kind(name).specification.model_json_schema())
 
 
 @job.command("run")
@@ -45,41 +53,27 @@ def run(
     dry_run: Annotated[bool, typer.Option(help="End with the forecast, and print it.")] = False,
     run_dir: Annotated[
         Path | None,
-        typer.Option(help="Keep what is finished here, and go on from there next time."),
+        typer.Option(help="Keep finished stages here, and resume behind them next time."),
     ] = None,
     wait: Annotated[
-        bool, typer.Option(help="Stay until it has ended; a run on files is never left alone.")
+        bool, typer.Option(help="Wait for the end; a run on files always does.")
     ] = True,
     verbose: Annotated[bool, typer.Option(help="Show where a run failed.")] = False,
 ) -> None:
-    """Do a job on files, without a service.
+    """Execute a job on files, without a service.
 
     Ends with 0 if it is done, 3 if its limits stopped it, 130 if it was interrupted, else 1.
     """
+    from spark_jobs.runner.job import parse_job
+
     logging.getLogger("portolan.jobs").setLevel("DEBUG" if verbose else "ERROR")
-    del wait  # so that a line of a script is the same with a service and without
-    with _told():
-        todo = _read(spec)
+    del wait  # the same command line works with a service and without
+    with _readable_errors():
+        job_ = parse_job(read_job_file(spec))
         _check(out, dry_run=dry_run)
-    keeping = tempfile.TemporaryDirectory(prefix="portolan-run-") if run_dir is None else None
-    with keeping or nullcontext(str(run_dir)) as directory, _told():
-        raise typer.Exit(_carry_out(todo, Path(directory), out, dry_run=dry_run))
-
-
-def _read(path: Path) -> Job:
-    import orjson
-
-    from spark_jobs.runner.job import read_job
-    from spark_jobs.runner.port import SpecInvalid
-
-    if path.stat().st_size > _LONGEST_JOB:
-        raise SpecInvalid("", f"a job has {_LONGEST_JOB:,} bytes at most")
-    try:
-        document = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise SpecInvalid("", f"it is not JSON: {where}") from None
-    return read_job(document)
+    scratch = tempfile.TemporaryDirectory(prefix="portolan-run-") if run_dir is None else None
+    with scratch or nullcontext(str(run_dir)) as directory, _readable_errors():
+        raise typer.Exit(_execute(job_, Path(directory), out, dry_run=dry_run))
 
 
 def _check(out: Path | None, *, dry_run: bool) -> None:
@@ -89,11 +83,11 @@ def _check(out: Path | None, *, dry_run: bool) -> None:
         raise typer.BadParameter("--out says where the result goes; or ask for a --dry-run.")
 
 
-def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
+def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
     from app.settings.main import JobSettings
     from spark_jobs.runner import local
+    from spark_jobs.runner.attempt import Attempt
     from spark_jobs.runner.control import Control
-    from spark_jobs.runner.execution import Run
     from spark_jobs.runner.run_directory import RunDirectory
     from spark_jobs.session import open_session
     from spark_jobs.sources.reading import read_input
@@ -103,14 +97,14 @@ def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int
         starting = progress.add_task("Starting Spark", total=None)
         spark = open_session(JobSettings().spark_options())
         progress.remove_task(starting)
-        attempt = Run(todo, directory, spark, read_input, control, dry_run=dry_run)
-        ending = local.conduct(
+        attempt = Attempt(job_, directory, spark, read_input, control, dry_run=dry_run)
+        ending = local.run_to_end(
             attempt, control, lambda: show(progress, control.snapshot()["stages"])
         )
         show(progress, control.snapshot()["stages"])
     if ending.forecast is not None and dry_run:
         print_document(asdict(ending.forecast))
-    tell_reasons(ending.state, ending.reasons)
+    print_reasons(ending.state, ending.reasons)
     if ending.result is not None and out is not None:
         local.write_result(directory, ending, out)
         errors.print(f"{ending.rows:,} rows: {out}")
@@ -118,15 +112,15 @@ def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _readable_errors() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
-    from spark_jobs.runner.port import SpecInvalid
+    from spark_jobs.runner.specification import SpecInvalid
     from spark_jobs.session import SparkUnavailable
 
     try:
         yield
     except SpecInvalid as error:
-        errors.print(f"The job is not one: {error}")
+        errors.print(f"The job is malformed: {error}")
     except (SparkUnavailable, OSError) as error:
         errors.print(f"Nothing was done: {error}")
     else:

@@ -1,4 +1,4 @@
-"""``portolan job submit | show | list | cancel | resume``: analytic work at a service."""
+"""``portolan job submit | show | list | cancel | resume``: analytic jobs at a service."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.consoles import errors
+from app.commands.job_file import read_job_file
 from app.commands.key_option import KeyFile, key_in
-from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
+from app.commands.run_view import EXIT, bars, check_target, print_document, print_reasons, show
 
 if TYPE_CHECKING:
     from app.commands.remote_runs import RemoteRuns
 
 __all__ = ["cancel", "list_", "resume", "show_", "submit"]
-
-_LONGEST_JOB = 2**20
 
 Id = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 Database = Annotated[str, typer.Option(help="The database that the run belongs to.")]
@@ -47,12 +46,12 @@ def submit(
     With --wait it ends with 0 if the run is done, 3 if its limits stopped it, 130 if it was
     cancelled, else 1. Ctrl-C ends the waiting; the run goes on.
     """
-    document = _read(spec)
-    with _told(), _runs(url, database, key_file) as runs:
+    document = read_job_file(spec)
+    with _readable_errors(), _runs(url, database, key_file) as runs:
         if out is not None:
             check_target(out)
         run = runs.submit(document, dry_run=dry_run)
-        _go_on(runs, run, out, wait=wait)
+        _follow_up(runs, run, out, wait=wait)
 
 
 def resume(
@@ -64,11 +63,11 @@ def resume(
     wait: Wait = False,
     out: Out = None,
 ) -> None:
-    """Go on with a run that failed or was cancelled, behind the stages that it finished."""
-    with _told(), _runs(url, database, key_file) as runs:
+    """Resume a failed or cancelled run behind its finished stages."""
+    with _readable_errors(), _runs(url, database, key_file) as runs:
         if out is not None:
             check_target(out)
-        _go_on(runs, runs.resume(run), out, wait=wait)
+        _follow_up(runs, runs.resume(run), out, wait=wait)
 
 
 def show_(
@@ -81,15 +80,15 @@ def show_(
     out: Out = None,
 ) -> None:
     """Print a run; with --out its result is fetched."""
-    with _told(), _runs(url, database, key_file) as runs:
+    with _readable_errors(), _runs(url, database, key_file) as runs:
         if out is not None:
             check_target(out)
-        _go_on(runs, runs.find(run), out, wait=wait)
+        _follow_up(runs, runs.find(run), out, wait=wait)
 
 
 def cancel(run: Id, *, database: Database, url: Url = None, key_file: KeyFile = None) -> None:
-    """Ask for the end of a run, and print it."""
-    with _told(), _runs(url, database, key_file) as runs:
+    """Cancel a run, and print it."""
+    with _readable_errors(), _runs(url, database, key_file) as runs:
         print_document(runs.cancel(run))
 
 
@@ -101,13 +100,13 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 20,
 ) -> None:
     """List the runs of a database, newest first."""
-    with _told(), _runs(url, database, key_file) as runs:
+    with _readable_errors(), _runs(url, database, key_file) as runs:
         for run in runs.newest(limit):
             typer.echo(f"{run['id']}  {run['state']:11}  {run['kind']:16}  {run['created']}")
 
 
-def _go_on(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait: bool) -> None:
-    """Print a run; if somebody waits for it, when it has ended, with its result."""
+def _follow_up(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait: bool) -> None:
+    """Print a run; with `wait` or `out` wait for its end, and save its result."""
     from app.commands.remote_runs import ENDED
 
     if not wait and out is None:
@@ -115,7 +114,7 @@ def _go_on(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait: boo
         return
     errors.print(f"Run {run['id']}", markup=False)
     ended = run if run["state"] in ENDED else _follow(runs, run["id"])
-    tell_reasons(ended["state"], ended.get("reasons", ()))
+    print_reasons(ended["state"], ended.get("reasons", ()))
     if out is not None and ended.get("rows") is not None:
         runs.save(ended["id"], out)
         errors.print(f"{ended['rows']:,} rows: {out}", markup=False)
@@ -127,10 +126,10 @@ def _go_on(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait: boo
 def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
     try:
         with bars() as progress:
-            return runs.follow(run, lambda found: show(progress, found.get("stages", ())))
+            return runs.follow(run, lambda state: show(progress, state.get("stages", ())))
     except KeyboardInterrupt:
         errors.print(
-            f"Nobody waits any more; the run goes on. To end it: portolan job cancel {run}"
+            f"Not waiting any more; the run goes on. To cancel it: portolan job cancel {run}"
         )
         raise typer.Exit(130) from None
 
@@ -142,23 +141,8 @@ def _runs(url: str | None, database: str, key_file: Path | None) -> RemoteRuns:
     return RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    import orjson
-
-    if path.stat().st_size > _LONGEST_JOB:
-        raise typer.BadParameter(f"A job has {_LONGEST_JOB:,} bytes at most.")
-    try:
-        document = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise typer.BadParameter(f"{path} is not JSON: {where}.") from None
-    if not isinstance(document, dict):
-        raise typer.BadParameter(f"{path} is no JSON object.")
-    return document
-
-
 @contextmanager
-def _told() -> Iterator[None]:
+def _readable_errors() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
     from app.commands.remote_runs import ServiceRefused
 

@@ -1,8 +1,7 @@
-"""Runs at a service, by its data API: submitted, followed to their end, and their results fetched.
+"""Client of the runs of a service: submits, follows, cancels and resumes them, and saves results.
 
-What is asked for again after a failure changes nothing, or has a key by which it is known. Who
-follows a run outlives a service that is restarted meanwhile; the run goes on without him in any
-case.
+A request that is repeated after a failure is idempotent or has a key. Following a run survives a
+restart of the service.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ from pydantic import SecretStr
 
 from app.http.negotiation import FILES
 from app.settings.access import bearer
-from spark_jobs.runner.target import FORMS, fill
+from spark_jobs.runner.result_file import FORMATS, write_atomically
 
 __all__ = ["ENDED", "RemoteRuns", "ServiceRefused"]
 
 ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
 
 _JOBS: Final = "/jobs"
-_ASK_S: Final = 0.5
+_POLL_S: Final = 0.5
 _TIMEOUT_S: Final = 30.0
 _SILENCE_S: Final = 60.0
-_TYPES: Final = {form: type_ for type_, form in FILES.items()}
+_TYPES: Final = {format_: type_ for type_, format_ in FILES.items()}
 
 Run = dict[str, Any]
 
 
 class ServiceRefused(Exception):
-    """The service said no, or nothing at all; the message says why.
+    """The service refused a request or did not answer; the message says why.
 
     Attributes:
-        passing: Whether it may say something else soon.
+        transient: Whether it may say something else soon.
     """
 
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
+    def __init__(self, reason: str, *, transient: bool = False) -> None:
         super().__init__(reason)
-        self.passing = passing
+        self.transient = transient
 
 
 class RemoteRuns:
@@ -75,81 +74,81 @@ class RemoteRuns:
         self._http.close()
 
     def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> Run:
-        """Submit a job, once though an answer is lost.
+        """Submit a job; a key keeps a retry from submitting it twice.
 
         Raises:
-            ServiceRefused: It said no, or nothing; as all others do.
+            ServiceRefused: It refused, or did not answer; as all other methods.
         """
-        asked = {"dry_run": str(dry_run).lower()}
+        parameters = {"dry_run": str(dry_run).lower()}
         key = {"Idempotency-Key": uuid4().hex}
-        send = partial(self._ask, "POST", _JOBS, json=document, params=asked, headers=key)
+        send = partial(self._request, "POST", _JOBS, json=document, params=parameters, headers=key)
         try:
             return dict(send())
         except ServiceRefused as refused:
-            if not refused.passing:
+            if not refused.transient:
                 raise
         return dict(send())
 
     def newest(self, limit: int) -> list[Run]:
         """List runs, newest first."""
-        items: list[Run] = self._ask("GET", _JOBS, params={"limit": limit})["items"]
+        items: list[Run] = self._request("GET", _JOBS, params={"limit": limit})["items"]
         return items
 
     def find(self, run: str) -> Run:
         """Return a run as it is now."""
-        return dict(self._ask("GET", _path(run)))
+        return dict(self._request("GET", _path(run)))
 
     def cancel(self, run: str) -> Run:
-        """Ask for its end."""
-        return dict(self._ask("DELETE", _path(run)))
+        """Cancel a run."""
+        return dict(self._request("DELETE", _path(run)))
 
     def resume(self, run: str) -> Run:
-        """Queue it again."""
-        return dict(self._ask("POST", f"{_path(run)}/resume"))
+        """Queue a run again."""
+        return dict(self._request("POST", f"{_path(run)}/resume"))
 
     def follow(self, run: str, look: Callable[[Run], None]) -> Run:
         """Return a run when it has ended; `look` is shown what it was meanwhile."""
-        heard = monotonic()
+        answered_at = monotonic()
         while True:
             try:
-                found = self.find(run)
+                state = self.find(run)
             except ServiceRefused as refused:
-                if not refused.passing or monotonic() - heard > _SILENCE_S:
+                if not refused.transient or monotonic() - answered_at > _SILENCE_S:
                     raise
             else:
-                heard = monotonic()
-                look(found)
-                if found["state"] in ENDED:
-                    return found
-            sleep(_ASK_S)
+                answered_at = monotonic()
+                look(state)
+                if state["state"] in ENDED:
+                    return state
+            sleep(_POLL_S)
 
     def save(self, run: str, target: Path) -> None:
-        """Write its result to a file, in the form that the suffix says; whole, or not at all.
+        """Write the result to a file atomically, in the format of its suffix.
 
         Raises:
             OSError: It cannot be written.
         """
-        accept = {"Accept": _TYPES[FORMS[target.suffix.lower()]]}
+        accept = {"Accept": _TYPES[FORMATS[target.suffix.lower()]]}
         with (
-            self._telling(),
+            self._translated_errors(),
             self._http.stream("GET", f"{_path(run)}/results", headers=accept) as answer,
         ):
             if answer.is_error:
                 answer.read()
             _check(answer)
-            fill(target, answer.iter_bytes())
+            write_atomically(target, answer.iter_bytes())
 
-    def _ask(self, method: str, path: str, **sent: Any) -> Any:
-        with self._telling():
+    def _request(self, method: str, path: str, **sent: Any) -> Any:
+        with self._translated_errors():
             return _check(self._http.request(method, path, **sent)).json()
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (httpx.TransportError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             reason = f"The service at {self._url} does not answer: {type(error).__name__}."
-            raise ServiceRefused(reason, passing=True) from error
+            raise ServiceRefused(reason, transient=True) from error
 
 
 def _path(run: str) -> str:
@@ -160,11 +159,11 @@ def _check(answer: httpx.Response) -> httpx.Response:
     """Return an answer that is no refusal; what is not ours, a proxy's for example, is one."""
     if answer.is_success:
         return answer
-    passing = answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+    transient = answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
     try:
-        told = dict(answer.json())
+        problem = dict(answer.json())
     except ValueError:
-        told = {}
-    locations = [f"{each['pointer']}: {each['detail']}." for each in told.get("errors", ())]
-    detail = told.get("detail", f"The service answered {answer.status_code}.")
-    raise ServiceRefused(" ".join([detail, *locations]), passing=passing)
+        problem = {}
+    locations = [f"{each['pointer']}: {each['detail']}." for each in problem.get("errors", ())]
+    detail = problem.get("detail", f"The service answered {answer.status_code}.")
+    raise ServiceRefused(" ".join([detail, *locations]), transient=transient)

@@ -1,4 +1,4 @@
-"""``portolan worker``: takes analytic runs from the queue, and carries them out on Spark."""
+"""``portolan worker``: takes analytic runs from the queue, and executes them on Spark."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def worker(
     ] = False,
     data_dir: Annotated[Path | None, typer.Option(help="Where these keep their data.")] = None,
 ) -> None:
-    """Carry out runs until SIGTERM or SIGINT.
+    """Execute runs until SIGTERM or SIGINT.
 
-    The run under way is given some time then, and is given back to the queue; another worker goes
-    on behind the stages that were finished. Settings are those of the service: docs/settings.md.
+    The run under way is then given some time, and released: another worker resumes behind the
+    finished stages. Settings are those of the service: docs/settings.md.
     """
     from app.settings.main import HttpSettings
     from spark_jobs.session import SparkUnavailable
@@ -60,17 +60,17 @@ def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
     if not (embedded or settings.embedded):
         return settings
     redis, postgresql = (SecretStr(endpoint.url) for endpoint in join(settings.data_dir))
-    found = {"catalogue_url": postgresql, "coordination_url": redis}
-    return settings.model_copy(update=found)
+    joined = {"catalogue_url": postgresql, "coordination_url": redis}
+    return settings.model_copy(update=joined)
 
 
-def _begin_anew() -> NoReturn:
-    """Become a new worker: a process that has had a session of Spark cannot open another one.
+def _restart() -> NoReturn:
+    """Restart this process: one that has had a session of Spark cannot open another.
 
-    What ends it is that Spark does not start. A run that kills sessions is not tried for ever:
-    each of them counts as a death of its worker.
+    That ends when Spark does not start. A run that kills sessions is not retried for ever: each
+    restart counts as a death of its worker.
     """
-    errors.print("Spark has died: the worker begins anew.")
+    errors.print("Spark has died: the worker restarts.")
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - what was started before, once more
 
 
@@ -80,40 +80,40 @@ async def _work(*, embedded: bool, data_dir: Path | None) -> None:
     from spark_jobs.session import SessionDied
 
     settings = _settings(embedded=embedded, data_dir=data_dir)
-    used = AsyncExitStack()
+    resources = AsyncExitStack()
     try:
-        async with closing(used.aclose):
-            mediator = await used.enter_async_context(writing(settings, CacheSettings()))
+        async with closing(resources.aclose):
+            mediator = await resources.enter_async_context(writing(settings, CacheSettings()))
             assert settings.catalogue_url is not None  # without it there is no mediator
-            # Where the tasks of Spark look for it: they inherit what this process has.
+            # Tasks of Spark inherit the environment of this process.
             os.environ["PORTOLAN_CATALOGUE_URL"] = settings.catalogue_url.get_secret_value()
-            await _carry_out(mediator, settings, JobSettings(), used)
+            await _execute_runs(mediator, settings, JobSettings(), resources)
     except (SessionDied, NotClosed) as error:
         if isinstance(error, SessionDied) or isinstance(error.__cause__, SessionDied):
-            _begin_anew()
+            _restart()
         raise
 
 
-async def _carry_out(
-    mediator: Mediator, settings: MediatorSettings, jobs: JobSettings, used: AsyncExitStack
+async def _execute_runs(
+    mediator: Mediator, settings: MediatorSettings, jobs: JobSettings, resources: AsyncExitStack
 ) -> None:
     from spark_jobs.session import SessionDied, SparkUnavailable, open_session
 
     name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
-    ending = asyncio.Event()
+    stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     try:
         spark = await asyncio.to_thread(open_session, jobs.spark_options())
     except SparkUnavailable as error:
-        await mediator.workers.greet(name, str(error))
+        await mediator.workers.heartbeat(name, str(error))
         raise
 
     async def stop() -> None:
         with suppress(Exception):  # of a session that has died already, whatever Py4J says
             await asyncio.to_thread(spark.stop)
 
-    used.push_async_callback(stop)
+    resources.push_async_callback(stop)
     # Kinds and readers need Spark, which is known to be there only now.
     from spark_jobs.runner.worker import Worker, WorkerOptions
     from spark_jobs.sinks.classes import ClassSink
@@ -126,12 +126,12 @@ async def _carry_out(
         jobs.worker_drain_s,
         jobs.jobs_keep_hours * 3600,
     )
-    await mediator.workers.greet(name, None)
+    await mediator.workers.heartbeat(name, None)
     console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
     sink = ClassSink(mediator.data, asyncio.get_running_loop())
-    hands = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)
+    instance = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)
     try:
-        await hands.work(ending)
+        await instance.work(stopping)
     except SessionDied:
-        if not ending.is_set():
+        if not stopping.is_set():
             raise

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from app.http.problems import NOT_ACCEPTABLE, HttpError
-from spark_jobs.runner.results import Form
+from spark_jobs.runner.results import ResultFormat
 
 __all__ = [
     "ARROW",
@@ -37,7 +37,12 @@ SKETCH: Final = "application/vnd.portolan.sketch"
 CSV: Final = "text/csv"
 PARQUET: Final = "application/vnd.apache.parquet"
 ARROW: Final = "application/vnd.apache.arrow.stream"
-FILES: Final[dict[str, Form]] = {CSV: "csv", NDJSON: "json", PARQUET: "parquet", ARROW: "arrow"}
+FILES: Final[dict[str, ResultFormat]] = {
+    CSV: "csv",
+    NDJSON: "json",
+    PARQUET: "parquet",
+    ARROW: "arrow",
+}
 """The form of a run's result, by its media type."""
 
 _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))?", re.ASCII)

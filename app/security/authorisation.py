@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from mediator.access.cache import AccessCache
 from mediator.access.decision import Decision, Target, decide
@@ -24,7 +24,23 @@ from mediator.data_plane.port import DataPlane
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import Visibility
 
-__all__ = ["EVERYTHING", "Access", "Restricted", "refusal"]
+__all__ = ["EVERYTHING", "Access", "ClassAccess", "Restricted", "refusal"]
+
+
+class ClassAccess(NamedTuple):
+    """What a request may do with one class.
+
+    Attributes:
+        owner: The subject whose objects alone are there; None: everybody's.
+        names_systems: Whether answers may name the systems that the class is on.
+    """
+
+    owner: str | None
+    names_systems: bool
+
+
+_ALL_OF_CLASS: Final = ClassAccess(None, names_systems=True)
+_PUBLIC_CLASS: Final = ClassAccess(None, names_systems=False)
 
 
 class Access:
@@ -116,9 +132,25 @@ class Access:
         """
         return None
 
-    def names_systems(self, database: str, class_name: str) -> bool:  # noqa: ARG002
-        """Whether answers about a class may name the systems that it is on."""
-        return True
+    def enter_class(
+        self,
+        scope: Scope,  # noqa: ARG002 - see Restricted
+        database: str,  # noqa: ARG002
+        class_name: str,  # noqa: ARG002
+        route: ClassRoute,  # noqa: ARG002
+    ) -> ClassAccess:
+        """Return what may be done with the class that a request addresses.
+
+        Args:
+            scope: What the request needs.
+            database: The database of the class.
+            class_name: Its name.
+            route: Its route, which was found for the request.
+
+        Raises:
+            Unauthenticated, Forbidden, NotFound: As `require` does.
+        """
+        return _ALL_OF_CLASS
 
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the request may see it."""
@@ -137,28 +169,32 @@ class Access:
 EVERYTHING: Final = Access()
 
 
+def _allows(principal: Principal, scope: Scope, target: Target) -> bool:
+    return decide(principal, scope, target) is Decision.ALLOWED
+
+
 class Restricted(Access):
     """May do what is granted to a principal, or to everybody.
 
     Args:
         principal: Who asks; None: nobody said.
-        book: Tells who owns what.
+        access_cache: Tells who owns what.
         model: Returns the routing model in force.
         meter: The account of the principal's tenant.
     """
 
-    __slots__ = ("_book", "_model", "principal")
+    __slots__ = ("_access_cache", "_model", "principal")
 
     def __init__(
         self,
         principal: Principal | None,
-        book: AccessCache,
+        access_cache: AccessCache,
         model: Callable[[], RoutingModel],
         meter: Meter,
     ) -> None:
         self.meter = meter
         self.principal = principal
-        self._book = book
+        self._access_cache = access_cache
         self._model = model
 
     def require(
@@ -227,14 +263,29 @@ class Restricted(Access):
             return None
         return until
 
-    def names_systems(self, database: str, class_name: str) -> bool:
-        """Whether the principal may see where a class is placed; see `Access.names_systems`.
+    def enter_class(
+        self, scope: Scope, database: str, class_name: str, route: ClassRoute
+    ) -> ClassAccess:
+        """Return what may be done with a class; see `Access.enter_class`.
 
-        Shared caches hand answers about a public class to everybody, whoever they were for.
+        Shared caches hand answers about a public class to everybody, whoever they were for: they
+        never name systems.
         """
-        if self.principal is None or self._visibility(database, class_name) == "public":
-            return False
-        return self._decide(Scope.SCHEMA, database, class_name) is Decision.ALLOWED
+        principal, schema = self.principal, route.schema
+        visibility = schema.cache.visibility
+        target = Target(database, self._access_cache.owner(database), class_name, visibility)
+        decision = decide(principal, scope, target)
+        if decision is not Decision.ALLOWED:
+            raise refusal(decision, scope)
+        if principal is None:
+            return _PUBLIC_CLASS  # no class with owners is public
+        names = visibility != "public" and _allows(principal, Scope.SCHEMA, target)
+        if schema.owner_field is None or _allows(principal, Scope.ADMIN, target):
+            return ClassAccess(None, names)
+        if scope is not Scope.READ:
+            # Whoever writes to objects of their own has to see whose they are.
+            self.require(Scope.READ, database, class_name)
+        return ClassAccess(principal.subject, names)
 
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the principal may see it."""
@@ -249,7 +300,7 @@ class Restricted(Access):
         if most is None:
             yield None
             return
-        tenant = self._book.current.tenants.get(self.meter.tenant)
+        tenant = self._access_cache.current.tenants.get(self.meter.tenant)
         databases = tenant.databases if tenant else ()
         with self.meter.submitting() as pending:
             yield RunBound(databases, most, pending)
@@ -273,7 +324,7 @@ class Restricted(Access):
         self, scope: Scope, database: str, class_name: str | None, *, by_anybody: bool = True
     ) -> Decision:
         visibility = self._visibility(database, class_name) if by_anybody else "none"
-        target = Target(database, self._book.owner(database), class_name, visibility)
+        target = Target(database, self._access_cache.owner(database), class_name, visibility)
         return decide(self.principal, scope, target)
 
     def _visibility(self, database: str, class_name: str | None) -> Visibility:

@@ -19,7 +19,7 @@ from app.security.jwks import KeySet
 from mediator.access.model import MOST_GRANTS, Grant, Principal, is_subject, parse_grant
 from mediator.base.clock import Clock
 from mediator.base.errors import Unauthenticated
-from mediator.schema.reading import NAME
+from mediator.schema.json_node import NAME
 
 __all__ = ["LONGEST_TOKEN", "TENANT_CLAIM", "TokenRules", "Tokens"]
 
@@ -102,10 +102,10 @@ class Tokens:
 
 
 def _key_id(token: str) -> str | None:
-    told = jwt.get_unverified_header(token).get("kid")
-    if told is not None and not isinstance(told, str):
+    key_id = jwt.get_unverified_header(token).get("kid")
+    if key_id is not None and not isinstance(key_id, str):
         raise _refuse("its key is not known")
-    return told
+    return key_id
 
 
 def _principal(claims: dict[str, Any]) -> Principal:

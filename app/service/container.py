@@ -15,7 +15,7 @@ from app.admin.application import create_admin_app
 from app.admin.context import AdminParts
 from app.api.application import DataApp
 from app.api.jobs.progress import RunStreams
-from app.api.jobs.runs import JobDesk
+from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.coherence.caches import Caches, make_caches
@@ -38,7 +38,7 @@ from app.telemetry.recent import KEPT, Recent
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
-from mediator.base.observation import Hearing, Observer, broadcast
+from mediator.base.observation import FilteredObserver, Observer, broadcast
 from mediator.base.periodic_tasks import Scheduler
 from mediator.catalogue.presence import NotAlone
 from mediator.coordination.feed import Retention
@@ -64,7 +64,7 @@ class Container:
     data: Application
     admin: FastAPI
     relays: RelayProcess | None
-    desk: JobDesk
+    job_backend: JobBackend
     telemetry: Telemetry
     parts: AdminParts
     systems_file: SystemsFile | None
@@ -78,7 +78,7 @@ class Container:
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
         self.mediator.changes.end_streams()
-        self.desk.streams.end()
+        self.job_backend.streams.end()
 
     async def stop(self) -> None:
         """Release every connection."""
@@ -107,15 +107,15 @@ async def build(
         Unavailable: The catalogue does not answer.
     """
     recent, telemetry = Recent(), Telemetry(TelemetrySettings())
-    observers: tuple[Observer, ...] = (*telemetry.observers, Hearing(recent.observe, KEPT))
+    observers: tuple[Observer, ...] = (*telemetry.observers, FilteredObserver(recent.observe, KEPT))
     caches = _caches(settings, caching, telemetry)
     mediator = _mediator(settings, caches, observers)
     await _start(mediator, caching)
     security = await _secure(mediator, access, broadcast(*observers))
     relays = _relays(settings, broadcast(*observers))
     _keep_coherent(caches, mediator, telemetry)
-    desk = _desk(mediator, settings)
-    gate = security.gate(lambda: mediator.data.model) if security else None
+    job_backend = _job_backend(mediator, settings)
+    authoriser = security.authoriser(lambda: mediator.data.model) if security else None
     data = DataApi(
         mediator.data,
         await _options_of_data(http, caching, mediator),
@@ -123,8 +123,8 @@ async def build(
         mediator.changes.subscriptions,
         caches,
         mediator.transactions.run,
-        desk,
-        gate,
+        job_backend,
+        authoriser,
     )
     _scheduler(telemetry, mediator, data, security)
     refresh = telemetry.job_watch(mediator).refresh
@@ -132,11 +132,11 @@ async def build(
     parts = _parts(mediator, caches, security, data, recent, probes, refresh)
     admin = create_admin_app(mediator.control, telemetry.instruments.registry, parts)
     telemetry.start(refresh)
-    served = traced(DataApp(data, gate), telemetry.traces)
+    served = traced(DataApp(data, authoriser), telemetry.traces)
     file = _followed(settings, mediator)
-    watch = Scheduler([file.duty()] if file else [])
+    watch = Scheduler([file.periodic_task()] if file else [])
     watch.start()
-    return Container(mediator, served, admin, relays, desk, telemetry, parts, file, watch)
+    return Container(mediator, served, admin, relays, job_backend, telemetry, parts, file, watch)
 
 
 def _caches(
@@ -159,7 +159,7 @@ def _mediator(
 def _keep_coherent(caches: Caches | None, mediator: Mediator, telemetry: Telemetry) -> None:
     if caches is not None:
         telemetry.instruments.caches.count_regrets(lambda: caches.estimator.regrets)
-        caches.start(mediator.settlement, lambda: mediator.data.model)
+        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
 
 
 def _parts(
@@ -173,7 +173,7 @@ def _parts(
 ) -> AdminParts:
     """Return what the admin application shows beside the control plane."""
     return AdminParts(
-        primaries=mediator.primaries,
+        views=mediator.views,
         beginnings=caches.beginnings(mediator.secret) if caches else None,
         probes=probes,
         caches=caches,
@@ -187,9 +187,9 @@ def _parts(
     )
 
 
-def _desk(mediator: Mediator, settings: MediatorSettings) -> JobDesk:
+def _job_backend(mediator: Mediator, settings: MediatorSettings) -> JobBackend:
     directory = JobSettings().directory(settings.data_dir)
-    return JobDesk(mediator.runs, mediator.workers, directory, RunStreams(mediator.runs))
+    return JobBackend(mediator.runs, mediator.workers, directory, RunStreams(mediator.runs))
 
 
 async def _options_of_data(
@@ -219,7 +219,7 @@ def _scheduler(
     instruments.requests.count_active(lambda: data.active)
     if security is not None:
         instruments.tenants.count_objects(lambda: security.stored.known)
-    instruments.primaries.measure_ages(mediator.primaries.ages)
+    instruments.views.measure_ages(mediator.views.ages)
 
 
 async def _secure(
@@ -253,7 +253,7 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
         await mediator.start()
         if caches is not None:
             rest.push_async_callback(caches.stop)
-            caches.start(mediator.settlement, lambda: mediator.data.model)
+            caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
         yield mediator
 
 

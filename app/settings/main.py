@@ -173,7 +173,7 @@ class MediatorSettings(BaseSettings):
     )
     relays: Literal["process", "here"] = Field(
         "process",
-        description="Where changes are brought to the feed and to primaries: in a `process` of its"
+        description="Where changes are brought to the feed and to views: in a `process` of its"
         " own, so that requests do not wait for it, or `here`, in the one that serves.",
     )
     feed_changes: int = Field(

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from app.coherence.query_registry import ResultsChanged
 from app.telemetry.area import OF_CLASS, Hear, counter, gauge
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Regret
-from sketch.ttl.events import LifeGranted
+from sketch.ttl.events import TtlGranted
 
 __all__ = ["CacheMetrics"]
 
@@ -31,7 +31,7 @@ class CacheMetrics:
             buckets=_LIVES_S,
             registry=registry,
         )
-        self._life_timers: dict[Part, Histogram] = {}
+        self._life_timers: dict[Partition, Histogram] = {}
         self._fates = counter(
             registry, "portolan_cache_copies", "What became of copies.", *OF_CLASS, "fate"
         )
@@ -53,39 +53,39 @@ class CacheMetrics:
             "Queries whose results may be cached, as this replica knew them at the last change.",
             *OF_CLASS,
         )
-        self._regrets: Callable[[], Mapping[Part, Regret]] = dict
-        self._regretted: dict[Part, Regret] = {}
+        self._regrets: Callable[[], Mapping[Partition, Regret]] = dict
+        self._regretted: dict[Partition, Regret] = {}
 
     @property
     def hears(self) -> Mapping[type[Any], Hear]:
         """See `Area`."""
-        return {LifeGranted: self._granted, ResultsChanged: self._results_changed}
+        return {TtlGranted: self._granted, ResultsChanged: self._results_changed}
 
-    def count_regrets(self, regrets: Callable[[], Mapping[Part, Regret]]) -> None:
+    def count_regrets(self, regrets: Callable[[], Mapping[Partition, Regret]]) -> None:
         """Ask `regrets` what became of copies, at every look."""
         self._regrets = regrets
 
     def look(self) -> None:
         """Count what became of copies since the last look."""
         regrets = self._regrets()
-        for part, regret in regrets.items():
-            self._count(part, regret)
+        for partition, regret in regrets.items():
+            self._count(partition, regret)
         # What an estimator has forgotten begins anew.
-        self._regretted = {part: replace(regret) for part, regret in regrets.items()}
+        self._regretted = {partition: replace(regret) for partition, regret in regrets.items()}
 
-    def _count(self, part: Part, regret: Regret) -> None:
-        before = self._regretted.get(part) or Regret()
+    def _count(self, partition: Partition, regret: Regret) -> None:
+        before = self._regretted.get(partition) or Regret()
         for fate in _FATES:
             since = getattr(regret, fate) - getattr(before, fate)
-            self._fates.labels(*part, fate).inc(max(0, since))
-        self._life_error.labels(*part).set(regret.error)
+            self._fates.labels(*partition, fate).inc(max(0, since))
+        self._life_error.labels(*partition).set(regret.error)
 
-    def _granted(self, told: LifeGranted) -> None:
-        timer = self._life_timers.get(told.part)
+    def _granted(self, told: TtlGranted) -> None:
+        timer = self._life_timers.get(told.partition)
         if timer is None:
-            timer = self._life_timers[told.part] = self._lives.labels(*told.part)
+            timer = self._life_timers[told.partition] = self._lives.labels(*told.partition)
         timer.observe(told.life_s)
 
     def _results_changed(self, told: ResultsChanged) -> None:
-        self._results.labels(*told.part).inc(told.changed)
-        self._queries.labels(*told.part).set(told.registered)
+        self._results.labels(*told.partition).inc(told.changed)
+        self._queries.labels(*told.partition).set(told.registered)

@@ -13,20 +13,20 @@ from app.telemetry.area import Area, Hear
 from app.telemetry.caches import CacheMetrics
 from app.telemetry.feed import FeedMetrics
 from app.telemetry.jobs import JobMetrics
-from app.telemetry.placements import PlacementMetrics, PrimaryMetrics
+from app.telemetry.placements import PlacementMetrics, ViewMetrics
 from app.telemetry.purging import PurgeMetrics, SketchMetrics
 from app.telemetry.requests import RequestMetrics
 from app.telemetry.stores import StoreMetrics
 from app.telemetry.tenants import TenantMetrics
-from mediator.base.observation import PrimaryTried, RequestFinished, StoreCallFinished
-from sketch.ttl.events import LifeGranted
+from mediator.base.observation import RequestFinished, StoreCallFinished, ViewReadFinished
+from sketch.ttl.events import TtlGranted
 
 __all__ = ["Instruments"]
 
 MOST_WAITING: Final = 128
 """Events that wait to be counted, at most."""
 
-_FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, LifeGranted, PrimaryTried})
+_FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, TtlGranted, ViewReadFinished})
 
 
 class Instruments(Collector):
@@ -40,7 +40,7 @@ class Instruments(Collector):
         requests: Metrics of requests, whose gauges the composition root connects.
         caches: Metrics of caches, likewise.
         sketch: Metrics of the sketch, likewise.
-        primaries: Metrics of primaries, likewise.
+        views: Metrics of views, likewise.
         jobs: Metrics of jobs, likewise.
         tenants: Metrics of tenants, likewise.
     """
@@ -51,14 +51,14 @@ class Instruments(Collector):
         self.requests = RequestMetrics(self.registry)
         self.caches = CacheMetrics(self.registry)
         self.sketch = SketchMetrics(self.registry)
-        self.primaries = PrimaryMetrics(self.registry)
+        self.views = ViewMetrics(self.registry)
         self.jobs = JobMetrics(self.registry)
         self.tenants = TenantMetrics(self.registry)
         areas: tuple[Area, ...] = (
             self.requests,
             StoreMetrics(self.registry),
             PlacementMetrics(self.registry),
-            self.primaries,
+            self.views,
             FeedMetrics(self.registry),
             PurgeMetrics(self.registry),
             self.caches,
@@ -84,7 +84,7 @@ class Instruments(Collector):
         self._count_waiting()
         self.requests.look()
         self.caches.look()
-        self.primaries.look()
+        self.views.look()
         self.tenants.look()
         return ()
 

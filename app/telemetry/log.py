@@ -20,9 +20,9 @@ from mediator.base.observation import (
     FeedGapFound,
     FeedLagMeasured,
     Observation,
-    PrimaryTried,
     RequestFinished,
     StoreCallFinished,
+    ViewReadFinished,
     ViolationDetected,
 )
 
@@ -38,7 +38,7 @@ _UNLOGGED: Final = frozenset(
     {
         RequestFinished,
         StoreCallFinished,
-        PrimaryTried,
+        ViewReadFinished,
         ChangesRelayed,
         FeedLagMeasured,
         ClockSkewMeasured,

@@ -1,4 +1,4 @@
-"""Metrics of what is decided, and why: placements, and reads of the primary."""
+"""Metrics of what is decided, and why: placements, and reads of the view."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from prometheus_client import CollectorRegistry, Histogram
 from app.telemetry.area import OF_CLASS, Hear, counter, gauge
 from mediator.base.observation import (
     PlacementDecided,
-    PrimaryTried,
     ProposalRecorded,
+    ViewReadFinished,
     ViolationDetected,
 )
 
-__all__ = ["PlacementMetrics", "PrimaryMetrics"]
+__all__ = ["PlacementMetrics", "ViewMetrics"]
 
 _STALENESS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -63,28 +63,28 @@ class PlacementMetrics:
         self._proposals.labels(told.database, told.node).inc()
 
 
-class PrimaryMetrics:
-    """Reads that were tried at a primary, and how old its copies are."""
+class ViewMetrics:
+    """Reads that were tried at a view, and how old its copies are."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._tried = counter(
             registry,
-            "portolan_primary_reads",
-            "Reads that a primary could have answered, by what became of it.",
+            "portolan_view_reads",
+            "Reads that a view could have answered, by what became of it.",
             *OF_CLASS,
             "decision",
         )
         self._staleness = Histogram(
             "portolan_answer_staleness_seconds",
-            "How old answers of a primary were at most, as measured.",
+            "How old answers of a view were at most, as measured.",
             OF_CLASS,
             buckets=_STALENESS_S,
             registry=registry,
         )
         self._ages = gauge(
             registry,
-            "portolan_primary_staleness_seconds",
-            "How old the copies of a class in its primary may be.",
+            "portolan_view_staleness_seconds",
+            "How old the copies of a class in its view may be.",
             *OF_CLASS,
         )
         self._measure: Callable[[], Mapping[tuple[str, str], float]] = dict
@@ -92,19 +92,19 @@ class PrimaryMetrics:
     @property
     def hears(self) -> Mapping[type[Any], Hear]:
         """See `Area`."""
-        return {PrimaryTried: self._heard}
+        return {ViewReadFinished: self._heard}
 
     def measure_ages(self, measure: Callable[[], Mapping[tuple[str, str], float]]) -> None:
         """Ask `measure` for the age of copies in seconds, by database and class, at every look."""
         self._measure = measure
 
     def look(self) -> None:
-        """Show how old copies are now; a primary that is gone is shown no more."""
+        """Show how old copies are now; a view that is gone is shown no more."""
         self._ages.clear()
         for of_class, age_s in self._measure().items():
             self._ages.labels(*of_class).set(age_s)
 
-    def _heard(self, told: PrimaryTried) -> None:
+    def _heard(self, told: ViewReadFinished) -> None:
         self._tried.labels(told.database, told.class_name, told.decision).inc()
         if told.decision == "answered" and told.measured_s is not None:
             self._staleness.labels(told.database, told.class_name).observe(told.measured_s)

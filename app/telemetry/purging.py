@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from app.telemetry.area import OF_CLASS, Hear, counter, gauge
-from sketch.protocol.states import PartState
+from sketch.protocol.states import PartitionState
 from sketch.purging.events import PurgerChanged, PurgesFailed, PurgesSent, PurgesWaiting
 
 __all__ = ["PurgeMetrics", "SketchMetrics"]
@@ -61,7 +61,7 @@ class PurgeMetrics:
 
 
 class SketchMetrics:
-    """How the parts of the sketch are."""
+    """How the partitions of the sketch are."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         about = {
@@ -75,8 +75,8 @@ class SketchMetrics:
             for what, told in about.items()
         }
 
-    def measure(self, states: Sequence[PartState]) -> None:
-        """Show how the parts are; those that are gone are shown no more."""
+    def measure(self, states: Sequence[PartitionState]) -> None:
+        """Show how the partitions are; those that are gone are shown no more."""
         figures = {
             "keys": [state.keys for state in states],
             "bits_set": [state.bits_set for state in states],
@@ -86,4 +86,4 @@ class SketchMetrics:
         for what, shown in self._gauges.items():
             shown.clear()
             for state, figure in zip(states, figures[what], strict=True):
-                shown.labels(*state.part).set(figure)
+                shown.labels(*state.partition).set(figure)

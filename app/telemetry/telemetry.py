@@ -15,7 +15,7 @@ from app.telemetry.log import LOGGED, log_observation
 from app.telemetry.otlp import OtlpExport
 from app.telemetry.outgoing import TracedTransport
 from mediator.base.clock import SystemClock
-from mediator.base.observation import Hearing, Observer
+from mediator.base.observation import FilteredObserver, Observer
 from mediator.service import Mediator
 from sketch.purging.events import PurgeEvent
 
@@ -35,7 +35,10 @@ class Telemetry:
         self.instruments = Instruments()
         self._export = OtlpExport(settings, self.instruments.registry) if settings.exports else None
         self.traces = self._export.traces if self._export else None
-        observers: list[Observer] = [self.instruments.observe, Hearing(log_observation, LOGGED)]
+        observers: list[Observer] = [
+            self.instruments.observe,
+            FilteredObserver(log_observation, LOGGED),
+        ]
         if self.traces is not None:
             observers.append(self.traces.observe)
         self.observers = tuple(observers)

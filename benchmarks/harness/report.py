@@ -64,7 +64,7 @@ class Result:
         return reached <= self.bar if self.small_is_good else reached >= self.bar
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that reports have (DESIGN, section 10)."""
+        """Return the form that reports have (docs/design.md, "Tests and figures")."""
         return {
             "name": self.name,
             "unit": self.unit,

@@ -40,7 +40,7 @@ async def measure(name: str, options: Options) -> dict[str, Any]:
     """Run a benchmark.
 
     Returns:
-        The report (DESIGN, section 10).
+        The report (docs/design.md, "Tests and figures").
 
     Raises:
         UnknownBenchmark: There is none of that name.

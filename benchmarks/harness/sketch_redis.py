@@ -32,8 +32,8 @@ from app.commands.demo.rounds import interleaved
 from benchmarks.harness.report import Options, Result
 from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
-from sketch.protocol.port import Part, SketchLimits
-from sketch.redis.server import KEYS_OF_A_PART, RedisSketch
+from sketch.protocol.port import Partition, SketchLimits
+from sketch.redis.server import PARTITION_KEYS, RedisSketch
 
 __all__ = ["sketch_in_redis"]
 
@@ -92,40 +92,42 @@ def _held(name: str, rates: Mapping[str, float]) -> Iterator[Result]:
 
 async def _writes(redis: Redis, keys: Sequence[str]) -> float:
     """Return the seconds that writes of keys take that caches hold."""
-    async with _reported(redis, keys) as (sketch, part):
+    async with _reported(redis, keys) as (sketch, partition):
         began = perf_counter()
         for batch in _cut(keys, _BATCH):
-            await asyncio.gather(*(sketch.begin(part, (key,), f"t{key}") for key in batch))
-            await asyncio.gather(*(sketch.end(part, f"t{key}", {key: 7}) for key in batch))
+            await asyncio.gather(*(sketch.begin(partition, (key,), f"t{key}") for key in batch))
+            await asyncio.gather(*(sketch.end(partition, f"t{key}", {key: 7}) for key in batch))
         return perf_counter() - began
 
 
 async def _reads(redis: Redis, keys: Sequence[str]) -> float:
-    async with _reported(redis, keys) as (sketch, part):
+    async with _reported(redis, keys) as (sketch, partition):
         began = perf_counter()
-        await _report(sketch, part, keys)
+        await _report(sketch, partition, keys)
         return perf_counter() - began
 
 
 @asynccontextmanager
-async def _reported(redis: Redis, keys: Sequence[str]) -> AsyncIterator[tuple[RedisSketch, Part]]:
+async def _reported(
+    redis: Redis, keys: Sequence[str]
+) -> AsyncIterator[tuple[RedisSketch, Partition]]:
     limits = SketchLimits(longest_ttl_s=2 * _TTL_S)
-    sketch, part = RedisSketch(redis, limits, _SHAPE, _NAMESPACE), _some_part()
-    await sketch.create(part)
-    await _report(sketch, part, keys)
-    yield sketch, part
+    sketch, partition = RedisSketch(redis, limits, _SHAPE, _NAMESPACE), _some_partition()
+    await sketch.create(partition)
+    await _report(sketch, partition, keys)
+    yield sketch, partition
     await sketch.close()
-    await redis.delete(*_names(part).values())
+    await redis.delete(*_names(partition).values())
 
 
-async def _report(sketch: RedisSketch, part: Part, keys: Sequence[str]) -> None:
+async def _report(sketch: RedisSketch, partition: Partition, keys: Sequence[str]) -> None:
     for batch in _cut(keys, _BATCH):
-        await asyncio.gather(*(sketch.report_read(part, (key,), _TTL_S) for key in batch))
+        await asyncio.gather(*(sketch.report_read(partition, (key,), _TTL_S) for key in batch))
 
 
 async def _bare(redis: Redis, keys: Sequence[str]) -> float:
     """Return the seconds that as many calls take of a script that does nothing."""
-    sha, names = await redis.script_load(_NOTHING), _names(_some_part()).values()
+    sha, names = await redis.script_load(_NOTHING), _names(_some_partition()).values()
     began = perf_counter()
     for batch in _cut(keys, _BATCH):
         head = ("EVALSHA", sha, len(names), *names, "life", "", uuid4().hex, 100, "begin", 3)
@@ -134,7 +136,7 @@ async def _bare(redis: Redis, keys: Sequence[str]) -> float:
 
 
 async def _plain_writes(redis: Redis, keys: Sequence[str], share: int) -> float:
-    names = _names(_some_part())
+    names = _names(_some_partition())
     await _plainly(_plain_reports, redis, names, keys, _BATCH)
     began = perf_counter()
     for batch in _cut(keys, _BATCH):
@@ -146,7 +148,7 @@ async def _plain_writes(redis: Redis, keys: Sequence[str], share: int) -> float:
 
 
 async def _plain_reads(redis: Redis, keys: Sequence[str], share: int) -> float:
-    names = _names(_some_part())
+    names = _names(_some_partition())
     await _plainly(_plain_reports, redis, names, keys, _BATCH)
     began = perf_counter()
     await _plainly(_plain_reports, redis, names, keys, share)
@@ -226,13 +228,13 @@ async def _pipelined(redis: Redis, commands: Sequence[Command]) -> list[Any]:
         await pool.release(connection)
 
 
-def _some_part() -> Part:
-    return Part(f"bench_{uuid4().hex[:8]}", "articles")
+def _some_partition() -> Partition:
+    return Partition(f"bench_{uuid4().hex[:8]}", "articles")
 
 
-def _names(part: Part) -> Names:
-    tag = f"{{{_NAMESPACE}:{part.database}/{part.class_name}}}"
-    return {name: f"{tag}:{name}" for name in KEYS_OF_A_PART}
+def _names(partition: Partition) -> Names:
+    tag = f"{{{_NAMESPACE}:{partition.database}/{partition.class_name}}}"
+    return {name: f"{tag}:{name}" for name in PARTITION_KEYS}
 
 
 def _packed(key: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A desk for tests and benchmarks: stages one after the other, kept in a folder."""
+"""A context for tests and benchmarks: stages one after the other, kept in a folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import Forecast
 
-__all__ = ["FolderDesk", "frame"]
+__all__ = ["FolderContext", "frame"]
 
 
-class FolderDesk:
+class FolderContext:
     """Keeps what stages give as Parquet, as the runner does."""
 
     def __init__(self, spark: SparkSession, folder: Path, inputs: Mapping[str, DataFrame]) -> None:
@@ -47,7 +47,7 @@ class FolderDesk:
         """Keep a document, as JSON."""
         self.reports[name] = json.loads(json.dumps(document))
 
-    def carry_out(self, spec: OpenSpec, until: str | None = None) -> list[dict[str, Any]]:
+    def execute(self, spec: OpenSpec, until: str | None = None) -> list[dict[str, Any]]:
         """Do all stages, or those until one; the rows of the last."""
         last = ""
         for stage in OpenLinkage().stages(spec):

@@ -1,8 +1,8 @@
 """How old reads may be: a judge who is told of every write and of every read.
 
 A read is too old if it returns less than a write that was acknowledged, or than anything that
-anybody had read, more than Δ before the read began (COHERENCE.md: ACK and VIS). Each object is a
-counter that only grows, so that what is older is also less.
+anybody had read, more than Δ before the read began (docs/protocol.md: ACK and VIS). Each object is
+a counter that only grows, so that what is older is also less.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from mediator.model.operations import (
 from mediator.model.query import Query
 from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
-from mediator.routing.freshness import ANY, Wish
+from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP
 from mediator.transactions.model import Transaction
@@ -70,9 +70,9 @@ class MeteredPlane:
         """Find a class; see `DataPlane.route`."""
         return await self._plane.route(database, class_name)
 
-    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; see `DataPlane.read`."""
-        return await self._plane.read(operation, wish)
+        return await self._plane.read(operation, preference)
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return a remembered answer; see `DataPlane.recall`."""
@@ -103,7 +103,9 @@ class MeteredPlane:
 
         return await _carried_out(self._meter, self.model, operations, write)
 
-    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
+    async def query(
+        self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
+    ) -> Answer:
         """Answer a query; see `DataPlane.query`.
 
         Raises:
@@ -112,7 +114,7 @@ class MeteredPlane:
         limits = self._meter.limits
         await self._pause()
         try:
-            answer = await self._plane.query(query, wish, ceiling or limits.of_queries)
+            answer = await self._plane.query(query, preference, ceiling or limits.of_queries)
         except TooCostly as error:
             self._charge(error)
             raise

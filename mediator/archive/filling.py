@@ -23,7 +23,7 @@ from mediator.base.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from mediator.base.results import all_or_raise, or_raise
+from mediator.base.results import result_or_raise, results_or_raise
 from mediator.data_plane.port import DataPlane
 from mediator.data_plane.walking import pages
 from mediator.model.operations import (
@@ -129,7 +129,7 @@ class ClassTarget:
             Put(*self._place, line.id, _operation(), condition, values=decode(line.values))
             for line, condition in zip(chunk, conditions, strict=True)
         ]
-        outcomes = all_or_raise(await self._carry_out(puts))
+        outcomes = results_or_raise(await self._carry_out(puts))
         for line, outcome in zip(chunk, outcomes, strict=True):
             _check_versions(line, outcome)
         found = await self._look([line.id for line in chunk])
@@ -188,7 +188,7 @@ class ClassTarget:
         deletes = [Delete(*self._place, id_, _operation(), there) for id_ in ids]
         for answer in await self._carry_out(deletes):
             if not isinstance(answer, NotFound | PreconditionFailed):
-                or_raise(answer)
+                result_or_raise(answer)
                 self._report.deleted += 1
 
 

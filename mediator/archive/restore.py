@@ -2,7 +2,7 @@
 
 Objects are put as any writer would put them: through the data plane, into whatever systems hold
 their fields now. So each gets a version that is above the one it had, in the backup and in the
-store; the guard of caches is told, the feed tells of it, copies in a primary follow. No version is
+store; the guard of caches is told, the feed tells of it, copies in a view follow. No version is
 ever lowered or given twice, and nothing but the data plane needs to know how records are laid out.
 
 What a write cannot tell caches is that something has *ceased to be*: a store that came back empty

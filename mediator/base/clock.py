@@ -6,10 +6,10 @@ import time
 from collections.abc import Collection, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["DRIFT", "Clock", "ServerClock", "SystemClock", "Unchanged"]
+__all__ = ["DRIFT", "Clock", "ServerClock", "StabilityTimer", "SystemClock"]
 
 DRIFT: Final = 500e-6
-"""By what part two monotonic clocks differ at most: as fast as `adjtimex(2)` slews one."""
+"""By what fraction two monotonic clocks differ in rate at most (the limit of `adjtimex(2)`)."""
 
 _US: Final = 1_000_000
 
@@ -27,7 +27,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks, with no function of ours between: they are asked often."""
+    """The machine's own clocks, called directly, because they are called often."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
@@ -54,11 +54,11 @@ class ServerClock:
         self.skew_s: float | None = None
 
     def read(self, shown_us: int, sent_at: float) -> None:
-        """Take over a reading that has just been answered.
+        """Set this clock by a reading that has just arrived.
 
         Args:
             shown_us: What the server's clock showed, in microseconds since the epoch.
-            sent_at: Our monotonic time when it was asked, in seconds.
+            sent_at: Our monotonic time when the reading was requested, in seconds.
         """
         self._shown_s, self._read_at = shown_us / _US, self._clock.monotonic()
         took_s = self._read_at - sent_at
@@ -75,10 +75,10 @@ class ServerClock:
         return self._clock.monotonic()
 
 
-class Unchanged(Generic[_Key]):
-    """For how long this process has seen nothing else, by its own monotonic clock.
+class StabilityTimer(Generic[_Key]):
+    """Measures for how long values have not changed, by this process's monotonic clock.
 
-    So a silence is measured without a time of whoever is silent.
+    So the silence of another process is measured without that process's clock.
 
     Args:
         clock: The clocks of this process.
@@ -88,20 +88,20 @@ class Unchanged(Generic[_Key]):
         self._clock = clock
         self._seen: dict[_Key, tuple[object, float]] = {}
 
-    def look(self, key: _Key, value: object, asked_at: float) -> float:
-        """Return for how many seconds at least a key's value has been the one that is read now.
+    def observe(self, key: _Key, value: object, sent_at: float) -> float:
+        """Note a value that was read; returns for how many seconds at least it has been the same.
 
         Args:
-            key: What the value is of.
-            value: What was read of it.
-            asked_at: Our monotonic time when it was asked for, in seconds.
+            key: The key.
+            value: Its value.
+            sent_at: Our monotonic time when the read was sent, in seconds.
         """
         known, since = self._seen.get(key, (None, 0.0))
         if known != value:
             self._seen[key] = value, self._clock.monotonic()
             return 0.0
-        return max(0.0, asked_at - since)
+        return max(0.0, sent_at - since)
 
-    def keep(self, keys: Collection[_Key]) -> None:
+    def retain(self, keys: Collection[_Key]) -> None:
         """Forget all other keys."""
         self._seen = {key: seen for key, seen in self._seen.items() if key in keys}

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 
 __all__ = ["both", "concurrently"]
 
@@ -17,9 +17,9 @@ _U = TypeVar("_U")
 async def concurrently(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     """Await all to their end, and then raise what the first of them raised.
 
-    The first runs in the caller's own task, so that it begins at once, and its end wakes nobody
-    else: with `asyncio.gather` each takes a task, and two more turns of the event loop to be told
-    of. If the caller is cancelled, so are all of them.
+    The first runs in the caller's own task, so that it starts at once and needs no
+    wake-up: with `asyncio.gather` each takes a task, and two more iterations of the event loop. If
+    the caller is cancelled, so are all of them.
     """
     coroutines = iter(work)
     first = next(coroutines, None)

@@ -21,7 +21,7 @@ MediatorError
 ├── IdempotencyReused     same key, other request
 ├── TooManyRequests   a tenant asks for more than it may; try again later
 ├── StorageFull       a tenant keeps as many objects as it may
-├── Unplaceable       no system can serve a node of the schema (oracle R2)
+├── Unplaceable       no system can serve a node of the schema
 └── Unavailable       a system that is needed does not answer; try again later
     └── OutcomeUnknown    the deadline passed during a write
 
@@ -77,7 +77,7 @@ class PortolanError(Exception):
 
 
 class MediatorError(PortolanError):
-    """Base of all; `detail` is for people, `locations` name mistakes, `extra` is for machines."""
+    """Base of all; `detail` is for people, `locations` say where, `extra` is for machines."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Invalid(MediatorError):
 
 
 class SchemaInvalid(Invalid):
-    """The schema is wrong; every mistake has its place."""
+    """The schema is wrong; every error has its location."""
 
 
 class OperatorRefused(Invalid):

@@ -1,4 +1,4 @@
-"""What happens, told once: logs, metrics, placement statistics and violations subscribe."""
+"""Events of the mediator: logs, metrics, placement statistics and violations observe them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = [
     "FeedFellBack",
     "FeedGapFound",
     "FeedLagMeasured",
-    "Hearing",
+    "FilteredObserver",
     "Observation",
     "Observer",
     "PlacementDecided",
-    "PrimaryDecision",
-    "PrimaryTried",
     "ProposalRecorded",
     "RedoRecovered",
     "RequestFinished",
     "RequestRefused",
     "StoreCallFinished",
     "SystemRegistered",
+    "ViewDecision",
+    "ViewReadFinished",
     "ViolationDetected",
     "broadcast",
 ]
 
 CallOutcome: TypeAlias = Literal["ok", "unavailable", "timeout", "refused"]
-PrimaryDecision: TypeAlias = Literal["answered", "stale", "unseen", "unavailable", "missing"]
+ViewDecision: TypeAlias = Literal["answered", "stale", "unseen", "unavailable", "missing"]
 
 
 @immutable
@@ -114,13 +114,13 @@ class RedoRecovered:
     """A write over several systems was rolled forward, or dropped: its coordinator had gone."""
 
     database: str
-    mark: str
+    intent: str
     outcome: Literal["applied", "dropped"]
 
 
 @immutable
 class ChangesRelayed:
-    """A relay brought changes of a system to the feed."""
+    """A relay appended changes of a system to the feed."""
 
     system: str
     count: int
@@ -128,7 +128,7 @@ class ChangesRelayed:
 
 @dataclass(frozen=True, slots=True)
 class FeedFellBack:
-    """The feed lost what it had of a system's changes; they are brought again from its logs."""
+    """The feed lost its changes of a system; they are relayed again from its logs."""
 
     system: str
 
@@ -160,21 +160,21 @@ class ClockSkewMeasured:
 
 
 @immutable
-class PrimaryTried:
-    """A read could have been answered by a primary; what became of it.
+class ViewReadFinished:
+    """A read could have been answered by a view; what became of it.
 
     Attributes:
         database: The database.
         class_name: The class.
         decision: `answered`; or its systems are asked, because the copies are too old (`stale`),
             lack what the reader has seen (`unseen`), do not have the object (`missing`), or the
-            primary does not answer (`unavailable`).
+            view does not answer (`unavailable`).
         measured_s: How old the copies were at most; None: not known.
     """
 
     database: str
     class_name: str
-    decision: PrimaryDecision
+    decision: ViewDecision
     measured_s: float | None
 
 
@@ -210,7 +210,7 @@ Observation: TypeAlias = (
     | FeedFellBack
     | FeedGapFound
     | FeedLagMeasured
-    | PrimaryTried
+    | ViewReadFinished
     | RequestFinished
     | RequestRefused
 )
@@ -218,34 +218,38 @@ Observer: TypeAlias = Callable[[Observation], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
-    """An observer that `broadcast` tells of some kinds only; called by itself it hears all.
+class FilteredObserver:
+    """An observer of some kinds of events, as `broadcast` calls it; called directly, of all.
 
     Attributes:
         observer: The observer.
-        kinds: What it is told of.
+        kinds: The kinds that it observes.
     """
 
     observer: Observer
     kinds: Collection[type[Any]]
 
     def __call__(self, observation: Observation) -> None:
-        """Tell the observer."""
+        """Notify the observer."""
         self.observer(observation)
 
 
 def broadcast(*observers: Observer) -> Observer:
-    """Return an observer that tells all of `observers` in their order; see `Hearing`."""
+    """Return an observer that notifies all of `observers`, in their order."""
     concerned: dict[type[Any], tuple[Observer, ...]] = {}
 
     def choose(kind: type[Any]) -> tuple[Observer, ...]:
-        hearing = [one for one in observers if not isinstance(one, Hearing) or kind in one.kinds]
-        chosen = tuple([one.observer if isinstance(one, Hearing) else one for one in hearing])
+        matching = [
+            one for one in observers if not isinstance(one, FilteredObserver) or kind in one.kinds
+        ]
+        chosen = tuple(
+            [one.observer if isinstance(one, FilteredObserver) else one for one in matching]
+        )
         return concerned.setdefault(kind, chosen)
 
-    def tell(observation: Observation) -> None:
+    def notify(observation: Observation) -> None:
         kind = observation.__class__
         for observer in concerned.get(kind) or choose(kind):
             observer(observation)
 
-    return tell
+    return notify

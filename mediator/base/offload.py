@@ -1,4 +1,4 @@
-"""Long computations, beside the event loop: in threads, which leave it every few milliseconds."""
+"""Long computations in threads, which leave the interpreter to the event loop now and then."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import partial
 from threading import local
 from typing import Any, Final, ParamSpec, TypeVar
 
-__all__ = ["give_way", "is_large", "offload", "paced"]
+__all__ = ["is_large", "offload", "throttle", "throttled"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _THREADS: Final = ThreadPoolExecutor(4, "portolan-computing")
-"""Few, and not those of the event loop: looking up a host's name must not wait for a filter."""
+"""Few, and not those of the event loop: DNS look-ups must not wait for a filter."""
 
 _SLICE_S: Final = 0.0001
 """Seconds that a thread computes at once.
@@ -25,16 +25,16 @@ Each time that the event loop has waited for a socket it waits for the interpret
 switch interval at most (`app.service.interpreter`). In a slice that is not much longer than that a
 request waits once or twice."""
 
-_REST: Final = 6
-"""Seconds that a thread rests for each that it has computed."""
+_SLEEP_RATIO: Final = 6
+"""Seconds that a thread sleeps for each that it has computed."""
 
 
-class _Own(local):
-    rested_s: float | None = None
-    """Processor time that this thread had used when it rested last; None: it does not compute."""
+class _ThreadState(local):
+    slept_s: float | None = None
+    """Processor time that this thread had used when it slept last; None: it does not compute."""
 
 
-_own = _Own()
+_state = _ThreadState()
 
 _LARGE: Final = 1_000
 """Values within values from which on to convert them may take more than about a millisecond."""
@@ -60,34 +60,34 @@ async def offload(
     return await asyncio.get_running_loop().run_in_executor(_THREADS, _computed, call)
 
 
-def give_way() -> None:
-    """Rest now and then, where a thread computes; to be called every hundred microseconds.
+def throttle() -> None:
+    """Sleep now and then, where a thread computes; to be called every hundred microseconds.
 
-    A thread that computes all the time takes every other turn of the interpreter, so that requests
-    take twice as long for as long as it goes on. What takes long, and is not waited for by many,
-    takes a quarter of the time instead. On the event loop this does nothing.
+    A thread that computes all the time gets the interpreter every other time, so that requests take
+    twice as long meanwhile. Throttled, it gets a seventh of the time. On the event loop this does
+    nothing.
     """
-    if _own.rested_s is None:
+    if _state.slept_s is None:
         return
-    used_s = time.thread_time() - _own.rested_s
+    used_s = time.thread_time() - _state.slept_s
     if used_s >= _SLICE_S:
-        time.sleep(_REST * used_s)
-        _own.rested_s = time.thread_time()
+        time.sleep(_SLEEP_RATIO * used_s)
+        _state.slept_s = time.thread_time()
 
 
-def paced(items: Iterable[_T]) -> Iterator[_T]:
-    """Yield items, and give way before each of them."""
+def throttled(items: Iterable[_T]) -> Iterator[_T]:
+    """Yield items, throttling before each of them."""
     for item in items:
-        give_way()
+        throttle()
         yield item
 
 
 def _computed(call: Callable[[], _T]) -> _T:
-    _own.rested_s = time.thread_time()
+    _state.slept_s = time.thread_time()
     try:
         return call()
     finally:
-        _own.rested_s = None
+        _state.slept_s = None
 
 
 def is_large(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What goes on in the background: each duty at its own pace, unharmed by its own failures."""
+"""Periodic background tasks: each at its own interval, whatever fails in a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 from mediator.base.errors import PortolanError
 
 __all__ = ["PeriodicTask", "Scheduler"]
@@ -15,12 +15,12 @@ __all__ = ["PeriodicTask", "Scheduler"]
 log = logging.getLogger(__name__)
 
 GRACE_S = 5.0
-"""Seconds a duty gets to finish when the watch ends."""
+"""Seconds a task gets to finish when the scheduler stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """Something to be done again and again.
+    """Something that is run again and again.
 
     Attributes:
         name: For the log.
@@ -38,36 +38,36 @@ class Scheduler:
 
     def __init__(self, periodic_tasks: Sequence[PeriodicTask]) -> None:
         self._periodic_tasks = periodic_tasks
-        self._ended = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin with every duty."""
-        self._tasks = [asyncio.create_task(self._keep(duty)) for duty in self._periodic_tasks]
+        """Start every task."""
+        self._tasks = [asyncio.create_task(self._repeat(task)) for task in self._periodic_tasks]
 
     async def stop(self) -> None:
-        """End, letting what is under way finish."""
-        self._ended.set()
+        """Stop, letting runs under way finish."""
+        self._stopped.set()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=GRACE_S)
             await end(late)
 
-    async def _keep(self, duty: PeriodicTask) -> None:
+    async def _repeat(self, task: PeriodicTask) -> None:
         failing = False
-        while not await self._ends_within(duty.every_s):
+        while not await self._is_stopped_within(task.every_s):
             try:
-                await duty.run()
+                await task.run()
                 failing = False
             except PortolanError as error:
                 if not failing:
-                    log.warning("%s: %s", duty.name, error)
+                    log.warning("%s: %s", task.name, error)
                 failing = True
             except Exception:
-                log.exception("%s failed", duty.name)
+                log.exception("%s failed", task.name)
 
-    async def _ends_within(self, seconds: float) -> bool:
+    async def _is_stopped_within(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                return await self._ended.wait()
+                return await self._stopped.wait()
         except TimeoutError:
             return False

@@ -1,4 +1,4 @@
-"""Results of several calls, in which an error stands in the place of what failed."""
+"""Results of several calls, each of which may be an error."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TypeVar
 
 from mediator.base.errors import MediatorError
 
-__all__ = ["all_or_raise", "or_raise"]
+__all__ = ["result_or_raise", "results_or_raise"]
 
 _T = TypeVar("_T")
 
 
-def or_raise(result: _T | MediatorError) -> _T:
-    """Return a result; raises the error that stands in its place."""
+def result_or_raise(result: _T | MediatorError) -> _T:
+    """Return a result, or raise it if it is an error."""
     if isinstance(result, MediatorError):
         raise result
     return result
 
 
-def all_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
-    """Return results; raises the first error among them."""
-    return [or_raise(result) for result in results]
+def results_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
+    """Return results, or raise the first error among them."""
+    return [result_or_raise(result) for result in results]

@@ -1,4 +1,4 @@
-"""A connection pool to the catalogue whose failures are `Unavailable`, whatever the driver says."""
+"""A connection pool to the catalogue; its errors are `Unavailable`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from mediator.base.errors import Unavailable
-from mediator.catalogue.revisions import Revisions, Standing
-from mediator.stores.postgres.pool import Pool
+from mediator.catalogue.revisions import Compatibility, Revisions
+from mediator.stores.postgres.connection import Pool
 
 __all__ = ["Catalogue"]
 
@@ -25,13 +25,13 @@ NAME = "catalogue"
 DEADLINE_S = 5.0
 POOL_SIZE: Final = 8
 
-_LOST: Final = (
+_CONNECTION_LOST: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.InterfaceError,
     ConnectionError,
 )
-"""The connection is gone, and perhaps no other."""
+"""Errors of one connection; another one may work."""
 
 _FAILURES: Final = (
     SQLAlchemyError,
@@ -41,8 +41,8 @@ _FAILURES: Final = (
     asyncpg.InternalClientError,
     OSError,
 )
-"""What the driver raises, by itself or through SQLAlchemy; the dialect has errors of its own, for
-when a connection is opened. A timeout is an OSError."""
+"""Errors of the driver, of SQLAlchemy, and of its dialect, which has its own for opening a
+connection. A timeout is an OSError."""
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class Catalogue:
             connect_args={
                 "timeout": DEADLINE_S,
                 "command_timeout": DEADLINE_S,
-                # What it holds must survive whatever the stores' own setting loses.
+                # The catalogue must be durable even where the stores are set to lose a second.
                 "server_settings": {"synchronous_commit": "on"},
             },
         )
@@ -86,19 +86,19 @@ class Catalogue:
             CatalogueMismatch: This code cannot work with the tables there are.
             Unavailable: The catalogue does not answer.
         """
-        standing = await self.told(self.revisions.standing)
-        if self._migrate and standing in (Standing.EMPTY, Standing.BEHIND):
+        compatibility = await self.run_sync(self.revisions.compatibility)
+        if self._migrate and compatibility in (Compatibility.EMPTY, Compatibility.BEHIND):
             await self.migrate(self.revisions.upgrade)
         else:
-            await self.told(self.revisions.check)
+            await self.run_sync(self.revisions.check)
 
-    async def told(self, ask: Callable[[Connection], T]) -> T:
-        """Return what a function finds out in a transaction of its own."""
+    async def run_sync(self, function: Callable[[Connection], T]) -> T:
+        """Return the result of a function that runs in a transaction of its own."""
         async with self.begin() as connection:
-            return await connection.run_sync(ask)
+            return await connection.run_sync(function)
 
     async def migrate(self, step: Callable[[Connection], None]) -> None:
-        """Change the tables in one transaction, which takes the time that it takes.
+        """Change the tables in one transaction, without a time limit.
 
         Raises:
             CatalogueMismatch: See the step.
@@ -107,7 +107,7 @@ class Catalogue:
         engine = create_async_engine(
             self._url, poolclass=NullPool, connect_args={"timeout": DEADLINE_S}
         )
-        async with self.failing(), engine.begin() as connection:
+        async with self.translating_errors(), engine.begin() as connection:
             try:
                 await connection.run_sync(step)
             except DBAPIError as error:
@@ -131,19 +131,18 @@ class Catalogue:
         Raises:
             Unavailable: The catalogue does not answer.
         """
-        async with self.failing(), self._engine.begin() as connection:
+        async with self.translating_errors(), self._engine.begin() as connection:
             yield connection
 
-    async def fetch(self, statement: str, *arguments: Any, again: bool = False) -> Sequence[Any]:
+    async def fetch(self, statement: str, *arguments: Any, retry: bool = False) -> Sequence[Any]:
         """Run one statement, a transaction by itself, in one round trip.
 
-        It goes to the driver as it is: whoever waits for it writes over several systems.
+        It bypasses SQLAlchemy: every transaction waits for it.
 
         Args:
             statement: Its text, a constant; a connection prepares it once.
             arguments: Its parameters; JSON as text, which comes back as values.
-            again: Whether it may be sent twice: the server may have closed a connection that was
-                kept.
+            retry: Whether it may be sent twice: the server may have closed an idle connection.
 
         Returns:
             Its rows, by the names of their columns.
@@ -154,12 +153,12 @@ class Catalogue:
         try:
             try:
                 return await self._fetch(statement, arguments)
-            except _LOST:
-                if not again:
+            except _CONNECTION_LOST:
+                if not retry:
                     raise
             return await self._fetch(statement, arguments)
-        except _FAILURES as error:  # as `failing` does, without a generator for each statement
-            raise _silent() from error
+        except _FAILURES as error:  # without the generator of `translating_errors`
+            raise _unavailable() from error
 
     async def _fetch(self, statement: str, arguments: Sequence[Any]) -> Sequence[Any]:
         async with asyncio.timeout(DEADLINE_S):
@@ -169,26 +168,26 @@ class Catalogue:
         return rows
 
     async def _connection(self) -> Any:
-        """Open a connection as SQLAlchemy does, and take the driver's own out of it."""
+        """Open a connection as SQLAlchemy does, and detach the driver's own from it."""
         connection = await self._engine.raw_connection()
-        own = connection.driver_connection
+        driver_connection = connection.driver_connection
         connection.detach()
-        return own
+        return driver_connection
 
     async def session(self) -> AsyncConnection:
         """Open a connection that the caller keeps and closes, without transactions."""
         return await self._engine.execution_options(isolation_level="AUTOCOMMIT").connect()
 
     @asynccontextmanager
-    async def failing(self) -> AsyncIterator[None]:
+    async def translating_errors(self) -> AsyncIterator[None]:
         """Raise `Unavailable` for whatever the driver raises in the block."""
         try:
             yield
         except _FAILURES as error:
-            raise _silent() from error
+            raise _unavailable() from error
 
 
-def _silent() -> Unavailable:
+def _unavailable() -> Unavailable:
     return Unavailable("The catalogue does not answer.", system=NAME)
 
 

@@ -49,7 +49,7 @@ class Presence:
         """
         if self._session is not None and await self._lives(self._session):
             return
-        async with self._catalogue.failing():
+        async with self._catalogue.translating_errors():
             session = await self._catalogue.session()
             try:
                 granted = (await session.execute(self._claim)).scalar_one()

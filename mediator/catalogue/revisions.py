@@ -1,13 +1,13 @@
-"""Revisions of the catalogue: which one it has, which one this code needs, and the way between.
+"""Revisions of the catalogue's tables: which one it has, which one this code needs.
 
 A revision is a step from one set of tables to the next (`mediator.catalogue.migrations`). All steps
 of an upgrade are one transaction of PostgreSQL under an advisory lock: replicas that start together
 wait for the first of them and find nothing left to do, and a process that is killed leaves what was
-there before. The lock is taken before the revision is read, so nobody acts on what he read before.
+there before. The lock is taken before the revision is read, so no replica acts on an old one.
 
 Code meets a catalogue of another revision in a rolling upgrade. A catalogue that is *behind* is
-upgraded. One that is *ahead* has revisions which this code lacks; they have left word whether they
-are *additive*. If all of them are, this code runs on it, else it refuses to.
+upgraded. One that is *ahead* has revisions which this code lacks; the catalogue
+records of each whether it is *additive*. If all of them are, this code runs on it, else it refuses.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from sqlalchemy import Connection, MetaData, inspect, select, text
 from mediator.base.errors import Conflict
 from mediator.catalogue.tables import SCHEMA, revisions
 
-__all__ = ["CatalogueMismatch", "Revision", "Revisions", "Standing"]
+__all__ = ["CatalogueMismatch", "Compatibility", "Revision", "Revisions"]
 
 _SCRIPTS: Final = Path(__file__).parent / "migrations"
-_FIRST: Final = "0001"
 _LOCK: Final = 7_306_842_011_356
 _HEAD: Final = "head"
 
@@ -42,16 +41,17 @@ class CatalogueMismatch(Conflict):
     """The catalogue's tables are not what this code can work with."""
 
 
-class Standing(Enum):
-    """How a catalogue stands to this code."""
+class Compatibility(Enum):
+    """Whether this code can run on a catalogue.
+
+    AHEAD: by additive revisions alone, so it can. INCOMPATIBLE: by at least one other.
+    """
 
     EMPTY = auto()
     BEHIND = auto()
-    LEVEL = auto()
+    CURRENT = auto()
     AHEAD = auto()
-    """Ahead by additive revisions alone, so that this code can run on it."""
-    BEYOND = auto()
-    """Ahead by a revision that this code cannot do without."""
+    INCOMPATIBLE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +90,18 @@ class Revisions:
         """Return the revision that a catalogue has; None: it has none."""
         return _context(connection).get_current_revision()
 
-    def standing(self, connection: Connection) -> Standing:
-        """Tell how a catalogue stands to this code."""
+    def compatibility(self, connection: Connection) -> Compatibility:
+        """Compare the revision of a catalogue with those of this code."""
         current = self.current(connection)
         if current is None:
-            return Standing.EMPTY
+            return Compatibility.EMPTY
         known = {revision.id for revision in self.known()}
         if current in known:
-            return Standing.LEVEL if current == self.newest else Standing.BEHIND
-        told = connection.execute(select(revisions.c.revision, revisions.c.additive))
-        beyond = [additive for revision, additive in told if revision not in known]
-        return Standing.AHEAD if beyond and all(beyond) else Standing.BEYOND
+            return Compatibility.CURRENT if current == self.newest else Compatibility.BEHIND
+        applied = connection.execute(select(revisions.c.revision, revisions.c.additive))
+        unknown = [additive for revision, additive in applied if revision not in known]
+        compatible = unknown and all(unknown)
+        return Compatibility.AHEAD if compatible else Compatibility.INCOMPATIBLE
 
     def check(self, connection: Connection) -> None:
         """Return if this code can run on a catalogue as it is.
@@ -108,10 +109,10 @@ class Revisions:
         Raises:
             CatalogueMismatch: It cannot; the message says what to do.
         """
-        standing = self.standing(connection)
-        if standing is Standing.BEYOND:
+        compatibility = self.compatibility(connection)
+        if compatibility is Compatibility.INCOMPATIBLE:
             raise self._too_new(connection)
-        if standing not in (Standing.LEVEL, Standing.AHEAD):
+        if compatibility not in (Compatibility.CURRENT, Compatibility.AHEAD):
             raise CatalogueMismatch(
                 f"The catalogue has revision {self.current(connection)}, this version of Portolan"
                 f" needs {self.newest}: run `portolan catalogue upgrade`."
@@ -121,15 +122,17 @@ class Revisions:
         """Bring a catalogue to the newest revision; one that is ahead stays as it is.
 
         Raises:
-            CatalogueMismatch: It is beyond this code, or its tables were made by something else.
+            CatalogueMismatch: It is incompatible, or its tables were created by something else.
         """
         _lock(connection)
-        standing = self.standing(connection)
-        if standing is Standing.BEYOND:
+        compatibility = self.compatibility(connection)
+        if compatibility is Compatibility.INCOMPATIBLE:
             raise self._too_new(connection)
-        if standing is Standing.EMPTY and inspect(connection).get_table_names(SCHEMA):
-            self._adopt(connection)
-        if standing in (Standing.EMPTY, Standing.BEHIND):
+        if compatibility is Compatibility.EMPTY and inspect(connection).get_table_names(SCHEMA):
+            raise CatalogueMismatch(
+                f"The schema {SCHEMA} has tables that no revision of the catalogue has created."
+            )
+        if compatibility in (Compatibility.EMPTY, Compatibility.BEHIND):
             command.upgrade(self._config(connection), _HEAD)
 
     def downgrade(self, connection: Connection, to: str) -> None:
@@ -148,18 +151,18 @@ class Revisions:
         Raises:
             CatalogueMismatch: There is no such way.
         """
-        told = StringIO()
-        config = self._config(told=told)
+        output = StringIO()
+        config = self._config(output=output)
         if to is None:
             command.upgrade(config, f"{current}:{_HEAD}" if current else _HEAD, sql=True)
         else:
             self._check_way(current, to)
             command.downgrade(config, f"{current}:{to}", sql=True)
-        return told.getvalue()
+        return output.getvalue()
 
     @staticmethod
     def differences(connection: Connection, tables: MetaData) -> list[object]:
-        """Return what a catalogue has other than `tables`, as alembic tells it."""
+        """Return what a catalogue has other than `tables`, as alembic reports it."""
         return list(compare_metadata(_context(connection), tables))
 
     def _check_way(self, current: str | None, to: str) -> None:
@@ -170,17 +173,6 @@ class Revisions:
                 f" this version of Portolan knows {', '.join(ids)}."
             )
 
-    def _adopt(self, connection: Connection) -> None:
-        """Take tables that were made without revisions for the first one, if they are that."""
-        first = self._script.get_revision(_FIRST)
-        differences = self.differences(connection, first.module.tables)
-        if differences:
-            raise CatalogueMismatch(
-                f"The schema {SCHEMA} has tables that no revision of the catalogue has made:"
-                f" {len(differences)} differences from revision {_FIRST}."
-            )
-        command.stamp(self._config(connection), _FIRST)
-
     def _too_new(self, connection: Connection) -> CatalogueMismatch:
         return CatalogueMismatch(
             f"The catalogue has revision {self.current(connection)}, and this version of Portolan"
@@ -188,8 +180,10 @@ class Revisions:
             " `portolan catalogue downgrade` of the newer one."
         )
 
-    def _config(self, connection: Connection | None = None, told: StringIO | None = None) -> Config:
-        config = Config(output_buffer=told) if told else Config()
+    def _config(
+        self, connection: Connection | None = None, output: StringIO | None = None
+    ) -> Config:
+        config = Config(output_buffer=output) if output else Config()
         config.set_main_option("script_location", _escaped([_SCRIPTS]))
         config.set_main_option("path_separator", "os")
         config.set_main_option("version_locations", _escaped(self._directories))
@@ -207,7 +201,7 @@ def _is_ours(name: str | None, kind: str, parents: object) -> bool:  # noqa: ARG
 
 
 def _lock(connection: Connection) -> None:
-    """Wait for whoever is at it, but not for users of a table: all others would wait behind us."""
+    """Wait for other migrations, but not long for users of a table: all others would queue."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     connection.execute(text("SET LOCAL lock_timeout = '10s'"))
 

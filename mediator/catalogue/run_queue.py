@@ -13,7 +13,7 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.runs import MOST_KEPT, UNDER_WAY, RunState, change
 from mediator.catalogue.tables import runs
 
-__all__ = ["Heard", "RunQueue", "TakenRun"]
+__all__ = ["HeartbeatReply", "RunQueue", "TakenRun"]
 
 MOST_DEATHS: Final = 3
 _DIED: Final = (
@@ -33,8 +33,8 @@ class TakenRun:
     cancelling: bool
 
 
-Heard: TypeAlias = Literal["go on", "cancel", "lost"]
-"""What a heartbeat is answered; `lost`: somebody else has the run, or it has ended."""
+HeartbeatReply: TypeAlias = Literal["continue", "cancel", "lost"]
+"""The reply to a heartbeat; `lost`: another worker has the run, or it has ended."""
 
 
 class RunQueue:
@@ -73,17 +73,17 @@ class RunQueue:
             given = await connection.execute(taken.where(runs.c.id == row.id).returning(*wanted))
             return TakenRun(*given.one())
 
-    async def beat(
+    async def heartbeat(
         self, run: TakenRun, state: RunState, progress: Mapping[str, Any], lease_s: float
-    ) -> Heard:
-        """Say how far a run is, and hear what is to become of it."""
-        told = change(state=state, progress=progress, leased_until=_in(lease_s))
+    ) -> HeartbeatReply:
+        """Report the progress of a run, and extend its lease."""
+        report = change(state=state, progress=progress, leased_until=_in(lease_s))
         async with self._catalogue.begin() as connection:
-            row = await connection.execute(told.where(_held(run)).returning(runs.c.cancelling))
+            row = await connection.execute(report.where(_held(run)).returning(runs.c.cancelling))
             cancelling = row.scalar_one_or_none()
         if cancelling is None:
             return "lost"
-        return "cancel" if cancelling else "go on"
+        return "cancel" if cancelling else "continue"
 
     async def end(
         self,

@@ -189,13 +189,13 @@ class CatalogueSchemas:
     async def are_written(self, database: str, classes: Collection[str]) -> bool:
         """Tell whether writes over several records are under way that write to any of these."""
         named = func.jsonb_path_exists(
-            transactions.c.locations,
+            transactions.c.records,
             cast("$[*][0] ? (@ == $classes[*])", JSONPATH),
             literal({"classes": sorted(classes)}, JSONB),
         )
         open_ = select(transactions.c.intent).where(
             transactions.c.database == database,
-            transactions.c.state.in_((State.MARKING, State.COMMITTED)),
+            transactions.c.state.in_((State.PREPARING, State.COMMITTED)),
             named,
         )
         async with self._catalogue.begin() as connection:

@@ -102,8 +102,7 @@ schema_changes = Table(
     Column("change", Text, nullable=False),
     Column("database", Text, nullable=False),
 )
-"""Which database each of the last epochs has changed, by which change: its id never comes again.
-Epochs of code that does not know this table are missing."""
+"""Which database each of the last epochs has changed; the id of a change is never used again."""
 
 systems = Table(
     "systems",
@@ -120,7 +119,7 @@ transactions = Table(
     metadata,
     Column("intent", Text, primary_key=True),
     Column("database", Text, nullable=False),
-    Column("places", JSONB, nullable=False),
+    Column("records", JSONB, nullable=False),
     Column("operation", Text, unique=True),
     Column("fingerprint", Text),
     Column("state", Text, nullable=False),

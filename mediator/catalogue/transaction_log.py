@@ -17,14 +17,14 @@ import orjson
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import transactions as table
-from mediator.stores.port import REMEMBER_S
+from mediator.stores.port import RETENTION_S
 from mediator.transactions.log import Entry, State
 
 __all__ = ["CatalogueTransactions"]
 
 _NAMES: Final = {
     "log": table.fullname,
-    "columns": "intent, database, places, operation, fingerprint, state, redo, answer,"
+    "columns": "intent, database, records, operation, fingerprint, state, redo, answer,"
     " leased_until < now() AS overdue",
     # A statement that reads this does not wait for the disk.
     "relaxed": "(SELECT set_config('synchronous_commit', 'off', true))",
@@ -37,20 +37,20 @@ def _sql(text: str) -> str:
 
 # A second begin of the same attempt is refused, so it may be sent again.
 _BEGIN: Final = _sql("""
-INSERT INTO {log} (intent, database, places, operation, fingerprint, state, leased_until)
-SELECT $1, $2, $3, $4, $5, 'marking', now() + make_interval(secs => $6) FROM {relaxed} AS relaxed
+INSERT INTO {log} (intent, database, records, operation, fingerprint, state, leased_until)
+SELECT $1, $2, $3, $4, $5, 'preparing', now() + make_interval(secs => $6) FROM {relaxed} AS relaxed
 ON CONFLICT DO NOTHING RETURNING intent
 """)
 _COMMIT: Final = _sql("""
-UPDATE {log} SET state = 'committed', redo = $2 WHERE intent = $1 AND state = 'marking' RETURNING
+UPDATE {log} SET state = 'committed', redo = $2 WHERE intent = $1 AND state = 'preparing' RETURNING
 intent
 """)
 _ABORT: Final = _sql("""
-UPDATE {log} SET state = 'aborted', leased_until = now() WHERE intent = $1 AND state = 'marking'
+UPDATE {log} SET state = 'aborted', leased_until = now() WHERE intent = $1 AND state = 'preparing'
 RETURNING intent
 """)
 _REFUSE: Final = _sql("""
-INSERT INTO {log} (intent, database, places, state, leased_until)
+INSERT INTO {log} (intent, database, records, state, leased_until)
 SELECT intent, '', '[]', 'aborted', now() + make_interval(secs => $2)
 FROM unnest($1::text[]) AS intent ON CONFLICT DO NOTHING
 """)
@@ -91,10 +91,10 @@ class CatalogueTransactions:
             _BEGIN,
             entry.intent,
             entry.database,
-            _json(entry.locations),
+            _json(entry.records),
             *operation,
             lease_s,
-            again=True,
+            retry=True,
         )
         return bool(added)
 
@@ -115,7 +115,7 @@ class CatalogueTransactions:
 
     async def finish(self, intent: str, answer: list[dict[str, Any]]) -> None:
         """Note that all is applied; see `TransactionLog.finish`."""
-        await self._catalogue.fetch(_FINISH, intent, _json(answer), REMEMBER_S)
+        await self._catalogue.fetch(_FINISH, intent, _json(answer), RETENTION_S)
 
     async def remove(self, intents: Sequence[str]) -> None:
         """Forget entries; see `TransactionLog.remove`."""
@@ -123,12 +123,12 @@ class CatalogueTransactions:
 
     async def find(self, intents: Sequence[str]) -> dict[str, Entry]:
         """Return entries; see `TransactionLog.find`."""
-        rows = await self._catalogue.fetch(_FIND, intents, again=True)
+        rows = await self._catalogue.fetch(_FIND, intents, retry=True)
         return {row["intent"]: _entry(row) for row in rows}
 
     async def find_operation(self, operation: str) -> Entry | None:
         """Return the entry of an operation; see `TransactionLog.find_operation`."""
-        rows = await self._catalogue.fetch(_FIND_OPERATION, operation, again=True)
+        rows = await self._catalogue.fetch(_FIND_OPERATION, operation, retry=True)
         return _entry(rows[0]) if rows else None
 
     async def take(self, limit: int, lease_s: float) -> list[Entry]:

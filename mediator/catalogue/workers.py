@@ -35,7 +35,7 @@ class CatalogueWorkers:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def greet(self, worker: str, trouble: str | None) -> None:
+    async def heartbeat(self, worker: str, trouble: str | None) -> None:
         """Say that a worker is there, and what keeps it from working."""
         values = {"seen": func.now(), "trouble": trouble}
         row = insert(workers).values(name=worker, **values)

@@ -7,9 +7,9 @@ from typing import Any
 
 from mediator.base.errors import DataWouldMove, Unplaceable
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
-from mediator.control.layout import fragments_of, layout_of, primary_of, same_place
+from mediator.control.layout import fragments_of, layout_of, same_place, view_system_of
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import Decision, decide, pins_of, primary_system
+from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.render import schema_document
 from mediator.schema.tree import Mode, Schema
@@ -39,10 +39,10 @@ def stored_form(
     document = schema_document(schema)
     versions = {c: _class_version(c, document, stored) for c in schema.classes}
     mirrored = schema.mode is Mode.MICROBATCHED
-    present = primary_of(stored)
-    primary = primary_system(schema, decision, present, unfit) if mirrored else None
+    present = view_system_of(stored)
+    view = view_system(schema, decision, present, unfit) if mirrored else None
     before = stored.layout if stored else {}
-    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, primary, before)
+    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, view, before)
     version = stored.version + 1 if stored else 1
     id_ = stored.id if stored else new_id(schema.database)
     return StoredDatabase(schema.database, id_, version, document, layout)

@@ -13,7 +13,7 @@ from datetime import datetime
 from secrets import token_hex
 from typing import Any
 
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.placement.decide import Decision, GroupPlacement, build_routes
 from mediator.routing.model import ClassRoute, DatabaseRoute
@@ -26,9 +26,9 @@ __all__ = [
     "is_read_by",
     "layout_of",
     "location_of",
-    "primary_of",
     "route_of",
     "same_place",
+    "view_system_of",
     "with_owned_until",
 ]
 
@@ -36,25 +36,25 @@ __all__ = [
 def layout_of(
     decision: Decision,
     versions: Mapping[str, int],
-    primary: str | None,
+    view: str | None,
     present: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the layout of a decision, with the schema version of each class, and the primary.
+    """Return the layout of a decision, with the schema version of each class, and the view.
 
     Args:
         decision: The decision.
         versions: The schema version of each class.
-        primary: The system that gets copies of whole objects.
+        view: The system that gets copies of whole objects.
         present: The layout that is in force, from which classes keep their generations.
     """
     return {
         class_name: {
             "version": versions[class_name],
             "generation": _generation(present.get(class_name), groups),
-            "primary": primary,
+            "view": view,
             "groups": {
                 group: {"system": placed.system, "fields": list(placed.fields)}
-                for group, placed in paced(groups.items())
+                for group, placed in throttled(groups.items())
             },
             # JSONB orders keys as it likes; the anchor group comes first.
             "order": list(groups),
@@ -67,11 +67,13 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     """Build the routes of a stored database."""
     schema = parse_schema(stored.name, stored.document)
     groups = {
-        class_name: {group: _placed(layout["groups"][group]) for group in paced(layout["order"])}
+        class_name: {
+            group: _placed(layout["groups"][group]) for group in throttled(layout["order"])
+        }
         for class_name, layout in stored.layout.items()
     }
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
-    built = build_routes(schema, groups, versions, primary_of(stored))
+    built = build_routes(schema, groups, versions, view_system_of(stored))
     classes = {name: _identified(route, stored) for name, route in built.classes.items()}
     return with_owned_until(DatabaseRoute(schema, classes, stored.id), stored)
 
@@ -82,10 +84,10 @@ def with_owned_until(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRo
     return replace(route, owned_until=times)
 
 
-def primary_of(stored: StoredDatabase | None) -> str | None:
-    """Return the system that a stored database has its primary on."""
+def view_system_of(stored: StoredDatabase | None) -> str | None:
+    """Return the system that a stored database has its view on."""
     layouts = stored.layout.values() if stored else ()
-    return next((layout["primary"] for layout in layouts), None)
+    return next((layout["view"] for layout in layouts), None)
 
 
 def fragments_of(route: DatabaseRoute | None) -> list[Fragment]:
@@ -94,7 +96,7 @@ def fragments_of(route: DatabaseRoute | None) -> list[Fragment]:
 
 
 def copies_of(route: DatabaseRoute | None) -> list[Fragment]:
-    """Return what the primary holds of a database."""
+    """Return what the view holds of a database."""
     copies = [r.copy for r in route.classes.values()] if route else []
     return [copy for copy in copies if copy is not None]
 

@@ -60,7 +60,7 @@ class Opening:
         # One at a time: two systems measured at once would measure each other.
         async with self._examining:
             report = await probe(store)
-            updates = report.verdicts[Capability.CONDITIONAL_UPDATES]
+            updates = report.capabilities[Capability.CONDITIONAL_UPDATES]
             if report.facts is None or updates.state == "unknown":
                 raise StoreUnavailable(f"it could not be probed: {updates.detail}")
             calibration = await calibrate(store) if report.acceptable else None

@@ -53,9 +53,9 @@ from mediator.control.follower import Follower
 from mediator.control.layout import (
     copies_of,
     fragments_of,
-    primary_of,
     route_of,
     same_place,
+    view_system_of,
     with_owned_until,
 )
 from mediator.control.membership import Membership
@@ -63,11 +63,11 @@ from mediator.control.plans import Plan, decide_change
 from mediator.control.port import BeforeChange, SchemaChange
 from mediator.control.registry import Registry
 from mediator.control.views import (
-    PrimaryKeeper,
-    check_primary,
-    notes_on_primary,
-    outdated,
-    unheld,
+    ViewMaintainer,
+    check_view,
+    missing_copies,
+    notes_on_view,
+    obsolete_copies,
     without_copies,
 )
 from mediator.data_plane.executor import Executor
@@ -75,7 +75,7 @@ from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Lockable, Store, StoreError
@@ -97,7 +97,7 @@ class Schemas:
         executor: Executor,
         follower: Follower,
         membership: Membership,
-        keeper: PrimaryKeeper,
+        maintainer: ViewMaintainer,
         clearing: Clearing,
         observe: Observer,
     ) -> None:
@@ -107,7 +107,7 @@ class Schemas:
         self._executor = executor
         self._follower = follower
         self._membership = membership
-        self._keeper = keeper
+        self._view_maintainer = maintainer
         self._clearing = clearing
         self._observe = observe
         self._changing = asyncio.Lock()
@@ -213,7 +213,7 @@ class Schemas:
         decision, moves = await offload(True, decide_change, schema, present, holding, candidates)
         unfit = without_copies(self._systems)
         new = await offload(True, stored_form, schema, decision, stored, unfit)
-        check_primary(schema, primary_of(new), self._systems)
+        check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding)
         return Plan(stored, new, present, route, frozenset(holding), decision, moves, model.epoch)
@@ -236,7 +236,7 @@ class Schemas:
             moves=tuple(moves),
             notes=(
                 *await offload(True, notes_on, decision),
-                *notes_on_primary(schema, self._keeper),
+                *notes_on_view(schema, self._view_maintainer),
             ),
         )
 
@@ -304,7 +304,10 @@ class Schemas:
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
-        for fragment in (*unused(plan.present, plan.route), *outdated(plan.present, plan.route)):
+        for fragment in (
+            *unused(plan.present, plan.route),
+            *obsolete_copies(plan.present, plan.route),
+        ):
             with suppress(Unavailable):  # the change is in force; an empty table may stay behind
                 await self._on(fragment, "write", _dropping(fragment))
         return moment.epoch
@@ -316,7 +319,7 @@ class Schemas:
             previous = same_place(plan.present, fragment)
             await self._on(fragment, "write", _preparing(fragment, previous))
         # What is known of a copy by this name is not about the one that is made now.
-        await self._keeper.retract(unheld(plan.present, plan.route))
+        await self._view_maintainer.retract(missing_copies(plan.present, plan.route))
         for copy in copies_of(plan.route):
             await self._on(copy, "write", _preparing(copy, None))
         return await self._catalogue.put(new)

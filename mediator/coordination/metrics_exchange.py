@@ -10,7 +10,7 @@ import orjson
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from mediator.base.clock import SystemClock, Unchanged
+from mediator.base.clock import StabilityTimer, SystemClock
 
 __all__ = ["MetricsExchange", "NoExchange", "RedisExchange"]
 
@@ -57,7 +57,7 @@ class RedisExchange:
     def __init__(self, url: str, key: str = KEY) -> None:
         self._key = key
         self._clock = SystemClock()
-        self._entries: Unchanged[str] = Unchanged(self._clock)
+        self._entries: StabilityTimer[str] = StabilityTimer(self._clock)
         self._redis = Redis.from_url(
             url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
         )
@@ -90,9 +90,11 @@ class RedisExchange:
     async def _lively(
         self, stored: Mapping[str, str], asked_at: float, replica: str
     ) -> list[dict[str, Any]]:
-        silent_s = {name: self._entries.look(name, text, asked_at) for name, text in stored.items()}
+        silent_s = {
+            name: self._entries.observe(name, text, asked_at) for name, text in stored.items()
+        }
         gone = [name for name, seconds in silent_s.items() if seconds > STALE_S]
-        self._entries.keep(stored.keys() - set(gone))
+        self._entries.retain(stored.keys() - set(gone))
         if gone:
             await self._redis.hdel(self._key, *gone)
         kept = sorted(set(stored) - set(gone) - {replica})

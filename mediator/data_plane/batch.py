@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from mediator.base.errors import MediatorError, NotFound, Unavailable
-from mediator.model.operations import Delete, Get, Operation, Outcome, Revise, WriteOperation
+from mediator.model.operations import (
+    Delete,
+    Get,
+    Operation,
+    Outcome,
+    ReadModifyWrite,
+    WriteOperation,
+)
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import outcome_of
 from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
@@ -49,7 +56,7 @@ class Single(Protocol):
     async def write(self, operation: WriteOperation) -> Outcome:
         """Carry out one write."""
 
-    async def look_again(
+    async def resolve_torn(
         self,
         route: ClassRoute,
         resource: Get,
@@ -150,7 +157,7 @@ def _plan(plane: Single, route: ClassRoute, index: int, operation: Operation) ->
 
 def _takes_more(route: ClassRoute, operation: WriteOperation) -> bool:
     """Whether a write takes more than its steps: a look at the object, or at its copy."""
-    return isinstance(operation, Revise) or (
+    return isinstance(operation, ReadModifyWrite) or (
         isinstance(operation, Delete) and route.copy is not None
     )
 
@@ -207,7 +214,7 @@ async def _look_again(
     assert isinstance(first, Get)
     seen = [one for p in alike if isinstance(one := answers[p.index], Outcome)]
     try:
-        found = await plane.look_again(alike[0].route, first, seen, whole=whole)
+        found = await plane.resolve_torn(alike[0].route, first, seen, whole=whole)
     except Unavailable as error:
         answers.update(dict.fromkeys((p.index for p in alike), error))
         return

@@ -19,7 +19,7 @@ from mediator.base.errors import (
 from mediator.base.observation import Observer
 from mediator.data_plane.batch import run_batch
 from mediator.materialisation.copier import Copier
-from mediator.materialisation.reads import PrimaryReads
+from mediator.materialisation.reads import ViewReads
 from mediator.model.operations import (
     Condition,
     Delete,
@@ -27,24 +27,24 @@ from mediator.model.operations import (
     Get,
     Operation,
     Outcome,
-    Revise,
+    ReadModifyWrite,
     Update,
     WriteOperation,
 )
 from mediator.model.query import Query
 from mediator.operations.calls import StoreCalls
-from mediator.operations.doubt import Doubts
-from mediator.operations.if_match import asked_for, check_if_match, outcome_of
+from mediator.operations.if_match import check_if_match, narrow_to_creation, outcome_of
 from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
 from mediator.operations.merge import merge_records
-from mediator.operations.recall import recall
-from mediator.operations.revise import matches, revise
+from mediator.operations.read_modify_write import matches, read_modify_write
+from mediator.operations.replay import recall
+from mediator.operations.torn_reads import TornReads
 from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.execution import Answer, Execution
 from mediator.query.joins import Joiner
 from mediator.query.planner import make_plan
 from mediator.routing.fragments import Steps, plan_read, plan_write
-from mediator.routing.freshness import ANY, Staleness, Wish
+from mediator.routing.freshness import ANY, ReadPreference, Staleness
 from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
 from mediator.schema.tree import Mode
 
@@ -59,11 +59,11 @@ class Executor:
 
     Args:
         calls: Sends store calls.
-        staleness: Knows how old the primary's copies may be.
+        staleness: Knows how old the view's copies may be.
         refresh: Looks for a newer routing model; called before a class is said not to exist.
         limits: What a query may cost.
         clock: The time, for queries.
-        observe: Told what became of reads that a primary could have answered.
+        observe: Told what became of reads that a view could have answered.
     """
 
     joint: JointWrites
@@ -80,9 +80,9 @@ class Executor:
         self._limits = limits
         self._clock = clock
         self._calls = calls
-        self._primary = PrimaryReads(calls, staleness, observe)
+        self._view_reads = ViewReads(calls, staleness, observe)
         self._copier = Copier(calls)
-        self._doubts = Doubts(calls)
+        self._torn_reads = TornReads(calls)
         self._refresh = refresh
         self._model = EMPTY
 
@@ -105,27 +105,29 @@ class Executor:
             route = found.classes.get(class_name) if found is not None else None
         return route or self._unknown(database, class_name)
 
-    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; see `DataPlane.read`."""
         route = await self._route_of(operation)
         if route.copy is not None:
-            bound_s = self._model.databases[operation.database].schema.primary.staleness_s
-            copied = await self._primary.read(route, operation, bound_s, wish)
+            bound_s = self._model.databases[operation.database].schema.materialised_view.staleness_s
+            copied = await self._view_reads.read(route, operation, bound_s, preference)
             if copied is not None:
                 return copied
-        return await self.read_now(route, operation, whole=wish.whole)
+        return await self.read_now(route, operation, whole=preference.whole)
 
     async def read_now(self, route: ClassRoute, operation: Get, *, whole: bool = False) -> Outcome:
         """Read one object as the systems hold it now; with `whole`, never a part of a write."""
         records = await self._calls.read(plan_read(route, operation))
         outcome = merge_records(route, operation, records)
         if outcome is not None and (outcome.partial or (whole and outcome.pending)):
-            [outcome] = await self._doubts.look_again(route, operation, [outcome], whole=whole)
+            [outcome] = await self._torn_reads.resolve_torn(
+                route, operation, [outcome], whole=whole
+            )
         if outcome is None:
             raise NotFound(f"{operation.class_name}/{operation.id} does not exist.")
         return outcome
 
-    async def look_again(
+    async def resolve_torn(
         self,
         route: ClassRoute,
         resource: Get,
@@ -133,8 +135,8 @@ class Executor:
         *,
         whole: bool = False,
     ) -> list[Outcome | None]:
-        """Look at partial outcomes of one resource again; see `mediator.operations.doubt`."""
-        return await self._doubts.look_again(route, resource, outcomes, whole=whole)
+        """Look at partial outcomes of one resource again; see `mediator.operations.torn_reads`."""
+        return await self._torn_reads.resolve_torn(route, resource, outcomes, whole=whole)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
@@ -143,12 +145,14 @@ class Executor:
             route = await self.route(operation.database, operation.class_name)
         if is_joint(route, operation):
             return await self.joint.write(route, operation)
-        if isinstance(operation, Revise) or (isinstance(operation, Update) and operation.is_empty):
+        if isinstance(operation, ReadModifyWrite) or (
+            isinstance(operation, Update) and operation.is_empty
+        ):
             return await self._revise(route, operation)
         steps = self.plan_simply(route, operation)
         if steps is None:
             expect = await self._expected(route, operation)
-            steps = plan_write(route, asked_for(route, operation), expect)
+            steps = plan_write(route, narrow_to_creation(route, operation), expect)
         result = await self._calls.write(steps.first)
         if lacks_fragment(route, steps.first, result):
             return await self.joint.write(route, operation)
@@ -157,12 +161,12 @@ class Executor:
             await self.remove_copy(route, operation.id, result.creation_version)
         return outcome
 
-    async def _revise(self, route: ClassRoute, operation: Revise | Update) -> Outcome:
+    async def _revise(self, route: ClassRoute, operation: ReadModifyWrite | Update) -> Outcome:
         """Do a revision, or an update that changes nothing: it has conditions and an answer."""
         if isinstance(operation, Update):
-            operation = Revise(*operation.head)
+            operation = ReadModifyWrite(*operation.head)
         check_if_match(route, operation)
-        return await revise(route, operation, partial(self.read_now, route), self.apply)
+        return await read_modify_write(route, operation, partial(self.read_now, route), self.apply)
 
     async def apply(
         self, route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]
@@ -180,7 +184,7 @@ class Executor:
         alternatives = operation.condition.versions
         if not alternatives:
             if route.schema.require_if_match:
-                operation = asked_for(route, operation)
+                operation = narrow_to_creation(route, operation)
             return plan_write(route, operation, {})
         if len(alternatives) > 1:
             return None
@@ -199,9 +203,9 @@ class Executor:
         """Return a remembered answer; see `DataPlane.recall`."""
         route = await self._route_of(operation)
         # What concerns several systems is asked for under the intents: before, it may be half done.
-        return None if is_joint(route, operation) else await self.recalled(route, operation)
+        return None if is_joint(route, operation) else await self.stored_outcome(route, operation)
 
-    async def recalled(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
+    async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
         """Return the answer that the stores remember of an operation.
 
         Raises:
@@ -213,37 +217,43 @@ class Executor:
             # Whoever did it may have been killed before it was ended.
             await self._calls.acknowledge(operation.database, operation.class_name)
         if outcome is not None and isinstance(operation, Delete) and route.copy is not None:
-            # The primary may not have answered when the deletion was done: it was not acknowledged.
+            # The view may not have answered when the deletion was done: it was not acknowledged.
             died = max(outcome.versions.get(group) or 0 for group in route.anchor.groups)
             await self.remove_copy(route, operation.id, died)
         return outcome
 
-    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
+    async def query(
+        self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
+    ) -> Answer:
         """Answer a query; see `DataPlane.query`."""
         limits = self._limits if ceiling is None else self._limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
-        freshness = await self._fresh_copies(route, query, wish)
-        if freshness is not None and route.primary is not None:
+        freshness = await self._fresh_copies(route, query, preference)
+        if freshness is not None and route.view is not None:
             with suppress(Unavailable):
-                answer = await self._execute(query, route.primary, limits, wish)
+                answer = await self._execute(query, route.view, limits, preference)
                 return replace(answer, freshness=freshness)
-        return await self._execute(query, route, limits, wish)
+        return await self._execute(query, route, limits, preference)
 
-    async def _execute(self, query: Query, route: ClassRoute, limits: Limits, wish: Wish) -> Answer:
+    async def _execute(
+        self, query: Query, route: ClassRoute, limits: Limits, preference: ReadPreference
+    ) -> Answer:
         route_of = partial(self._find, query.database)
         plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store, route_of)
         budget = Budget(limits, self._clock)
         beside = partial(self.route, query.database)
-        look_again = partial(self._doubts.look_again, whole=wish.whole)
-        joiner = Joiner(self._calls, budget, beside, look_again)
-        return await Execution(plan, self._calls, budget, joiner, look_again).run()
+        resolve_torn = partial(self._torn_reads.resolve_torn, whole=preference.whole)
+        joiner = Joiner(self._calls, budget, beside, resolve_torn)
+        return await Execution(plan, self._calls, budget, joiner, resolve_torn).run()
 
-    async def _fresh_copies(self, route: ClassRoute, query: Query, wish: Wish) -> Freshness | None:
-        """Say how fresh the primary is, if it may answer a query."""
-        if route.copy is None or wish.consistency == "strong":
+    async def _fresh_copies(
+        self, route: ClassRoute, query: Query, preference: ReadPreference
+    ) -> Freshness | None:
+        """Say how fresh the view is, if it may answer a query."""
+        if route.copy is None or preference.consistency == "strong":
             return None
-        bound_s = self._model.databases[query.database].schema.primary.staleness_s
-        return await self._primary.fresh_for_all(route, bound_s, wish)
+        bound_s = self._model.databases[query.database].schema.materialised_view.staleness_s
+        return await self._view_reads.fresh_for_all(route, bound_s, preference)
 
     async def newest(self) -> RoutingModel:
         """Return a routing model that is not older than this call."""
@@ -251,11 +261,11 @@ class Executor:
         return self._model
 
     async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
-        """Remove the primary's copy before a deletion is acknowledged."""
+        """Remove the view's copy before a deletion is acknowledged."""
         try:
             await self._copier.forget(route, {id_: died})
         except Unavailable as error:
-            detail = "The object is deleted; its copy in the primary goes once that answers."
+            detail = "The object is deleted; its copy in the view goes once that answers."
             raise OutcomeUnknown(detail, system=error.system) from error
 
     async def _expected(self, route: ClassRoute, operation: WriteOperation) -> Mapping[str, int]:

@@ -52,11 +52,11 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.query import Query
-from mediator.operations.if_match import asked_for, check_if_match, if_match_required
-from mediator.operations.revise import ATTEMPTS, alternative
+from mediator.operations.if_match import check_if_match, if_match_error, narrow_to_creation
+from mediator.operations.read_modify_write import ATTEMPTS, alternative
 from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
-from mediator.routing.freshness import ANY, STRONG, WHOLE, Wish
+from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
 
 __all__ = ["OwnedPlane", "OwnerOf"]
@@ -88,12 +88,12 @@ class OwnedPlane:
         """Find a class; see `DataPlane.route`."""
         return await self._plane.route(database, class_name)
 
-    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; `NotFound` if it is not there, or somebody else's."""
         route, owner = await self._owner(operation.database, operation.class_name)
         if owner is None:
-            return await self._plane.read(operation, wish)
-        outcome = await self._plane.read(with_owner(operation, owner), wish)
+            return await self._plane.read(operation, preference)
+        outcome = await self._plane.read(with_owner(operation, owner), preference)
         return shown(route, operation, owner, outcome)
 
     async def write(self, operation: WriteOperation) -> Outcome:
@@ -128,7 +128,9 @@ class OwnedPlane:
         """Return a remembered answer: its operation's id names the subject, so it is its own."""
         return await self._plane.recall(operation)
 
-    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
+    async def query(
+        self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
+    ) -> Answer:
         """Answer a query of what is there.
 
         Raises:
@@ -144,7 +146,7 @@ class OwnedPlane:
             mine = Compare(Comparison.EQ, (owner.field,), owner.subject)
             filter_ = mine if query.filter is None else And((mine, query.filter))
             query = replace(query, filter=filter_)
-        return await self._plane.query(query, wish, ceiling)
+        return await self._plane.query(query, preference, ceiling)
 
     async def _owner(self, database: str, class_name: str) -> tuple[ClassRoute, Owner | None]:
         route = await self._plane.route(database, class_name)
@@ -164,11 +166,11 @@ class OwnedPlane:
         for key, indices in list(lanes.items()):
             if all(isinstance(operations[index], Get) for index in indices):
                 reads += lanes.pop(key)
-        slots, wish = asyncio.Semaphore(_AT_ONCE), WHOLE if whole else ANY
+        slots, preference = asyncio.Semaphore(_AT_ONCE), WHOLE if whole else ANY
         return await asyncio.gather(
             self._together(operations, free, whole=whole),
             self._read_each(operations, reads, whole=whole),
-            *(self._in_turn(operations, own, slots, wish) for own in lanes.values()),
+            *(self._in_turn(operations, own, slots, preference) for own in lanes.values()),
         )
 
     async def _together(
@@ -203,7 +205,7 @@ class OwnedPlane:
         operations: Sequence[Operation],
         indices: Sequence[int],
         slots: asyncio.Semaphore,
-        wish: Wish,
+        preference: ReadPreference,
     ) -> Mapping[int, Outcome | MediatorError]:
         answers: dict[int, Outcome | MediatorError] = {}
         async with slots:
@@ -211,7 +213,7 @@ class OwnedPlane:
                 operation = operations[index]
                 try:
                     answers[index] = await (
-                        self.read(operation, wish)
+                        self.read(operation, preference)
                         if isinstance(operation, Get)
                         else self.write(operation)
                     )
@@ -252,8 +254,8 @@ class OwnedPlane:
         name = f"{operation.class_name}/{operation.id}"
         if wanted.present is False:
             raise PreconditionFailed(f"{name} exists.")
-        if isinstance(operation, Put) and asked_for(route, operation) is not operation:
-            raise if_match_required(operation)
+        if isinstance(operation, Put) and narrow_to_creation(route, operation) is not operation:
+            raise if_match_error(operation)
         matched = alternative(wanted, current)
         if matched is None:
             raise PreconditionFailed(f"{name} was changed meanwhile.")

@@ -23,7 +23,7 @@ from mediator.model.operations import (
     Get,
     Outcome,
     Put,
-    Revise,
+    ReadModifyWrite,
     Update,
     WriteOperation,
 )
@@ -116,12 +116,14 @@ def kept(owner: Owner, operation: WriteOperation) -> WriteOperation:
             _check_value(owner, operation.values.get(owner.field))
         case Update() if owner.field in operation.touched:
             _check_value(owner, operation.values.get(owner.field))
-        case Revise():
+        case ReadModifyWrite():
             return replace(operation, compute=_keeping(owner, operation))
     return operation
 
 
-def _keeping(owner: Owner, operation: Revise) -> Callable[[dict[str, object]], dict[str, object]]:
+def _keeping(
+    owner: Owner, operation: ReadModifyWrite
+) -> Callable[[dict[str, object]], dict[str, object]]:
     def compute(document: dict[str, object]) -> dict[str, object]:
         revised = operation.compute(document)
         if owner.field in revised:  # else it is refused, because the field is required

@@ -10,7 +10,7 @@ from mediator.model.operations import Get, Operation, Outcome, WriteOperation
 from mediator.model.query import Query
 from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
-from mediator.routing.freshness import ANY, Wish
+from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
 
 __all__ = ["DataPlane"]
@@ -31,7 +31,7 @@ class DataPlane(Protocol):
             AdvisoryOnly: The database holds no data.
         """
 
-    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; `NotFound` if it is not there."""
 
     async def write(self, operation: WriteOperation) -> Outcome:
@@ -53,12 +53,14 @@ class DataPlane(Protocol):
         None does not say that it has not happened: `write` answers it again if it has.
         """
 
-    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
+    async def query(
+        self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
+    ) -> Answer:
         """Answer a query; the same wherever the data lives.
 
         Args:
             query: The query.
-            wish: What is asked of its freshness.
+            preference: What is asked of its freshness.
             ceiling: What it may cost, if that is less than others may.
 
         Raises:

@@ -1,1 +1,1 @@
-"""Primary copies of whole objects, within a bound of their originals."""
+"""Materialised views: copies of whole objects, within a bound of their originals."""

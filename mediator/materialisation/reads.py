@@ -1,35 +1,35 @@
-"""Reads of single objects from the primary, where it is fresh enough."""
+"""Reads from the view, where it is fresh enough."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from mediator.base.errors import Unavailable
-from mediator.base.observation import Observer, PrimaryDecision, PrimaryTried
+from mediator.base.observation import Observer, ViewDecision, ViewReadFinished
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
 from mediator.operations.objects import read_objects
 from mediator.routing.fragments import plan_read
 from mediator.routing.freshness import (
+    ReadPreference,
     Staleness,
-    Wish,
     bound_of,
-    has_seen,
-    is_for_primary,
+    has_reached,
+    is_for_view,
 )
 from mediator.routing.model import ClassRoute
 
-__all__ = ["PrimaryReads"]
+__all__ = ["ViewReads"]
 
 
-class PrimaryReads:
-    """Tries reads at the primary.
+class ViewReads:
+    """Reads from views.
 
     Args:
         calls: Sends store calls.
-        staleness: Knows how old the copies may be.
-        observe: Told what became of every try.
+        staleness: Measures the copies' age.
+        observe: Called with the result of every read.
     """
 
     def __init__(self, calls: StoreCalls, staleness: Staleness, observe: Observer) -> None:
@@ -38,68 +38,72 @@ class PrimaryReads:
         self._observe = observe
 
     def fresh(
-        self, route: ClassRoute, staleness_s: float, wish: Wish, id_: str | None = None
+        self,
+        route: ClassRoute,
+        staleness_s: float,
+        preference: ReadPreference,
+        id_: str | None = None,
     ) -> Freshness | None:
-        """Say how fresh the copies of a class, or of one object, are; None: not fresh enough."""
-        bound = bound_of(staleness_s, wish)
+        """Return the freshness of a class's copies, or of one object's; None: not fresh enough."""
+        bound = bound_of(staleness_s, preference)
         measured = self._staleness.measured_s(route, id_)
         return Freshness(bound, measured) if measured is not None and measured <= bound else None
 
     async def fresh_for_all(
-        self, route: ClassRoute, staleness_s: float, wish: Wish
+        self, route: ClassRoute, staleness_s: float, preference: ReadPreference
     ) -> Freshness | None:
-        """Say how fresh the copies of a class are; None if they lack what the reader has seen."""
-        freshness = self.fresh(route, staleness_s, wish)
+        """Return the freshness of a class's copies; None if they lack what the reader has seen."""
+        freshness = self.fresh(route, staleness_s, preference)
         if freshness is None:
-            return self._tell(route, "stale", None)
-        current = await self._have_what_was_seen(route, wish)
-        return self._tell(route, "answered" if current else "unseen", freshness)
+            return self._observe_read(route, "stale", None)
+        current = await self._has_seen_versions(route, preference)
+        return self._observe_read(route, "answered" if current else "unseen", freshness)
 
-    async def _have_what_was_seen(self, route: ClassRoute, wish: Wish) -> bool:
-        seen = [id_ for name, id_ in wish.at_least or () if name == route.schema.name]
-        if route.primary is None or not seen:
+    async def _has_seen_versions(self, route: ClassRoute, preference: ReadPreference) -> bool:
+        seen = [id_ for name, id_ in preference.at_least or () if name == route.schema.name]
+        if route.view is None or not seen:
             return True
         resource = Get(route.anchor.database, route.schema.name, "")
-        copies = await read_objects(self._calls, route.primary, resource, seen)
-        return all(copy and has_seen(copy, wish, route.schema.name) for copy in copies)
+        copies = await read_objects(self._calls, route.view, resource, seen)
+        return all(copy and has_reached(copy, preference, route.schema.name) for copy in copies)
 
     async def read(
-        self, route: ClassRoute, operation: Get, staleness_s: float, wish: Wish
+        self, route: ClassRoute, operation: Get, staleness_s: float, preference: ReadPreference
     ) -> Outcome | None:
-        """Read an object's copy; None if its systems have to be asked.
+        """Read an object's copy; None if its systems have to be read.
 
-        A copy that is not there says nothing: the object may be younger than the bound.
+        A missing copy says nothing: the object may be younger than the bound.
         """
-        primary = route.primary
-        if primary is None or not is_for_primary(route, operation.fields, wish):
+        view = route.view
+        if view is None or not is_for_view(route, operation.fields, preference):
             return None
         # The age is taken first: while the copy is read it can only become fresher.
-        freshness = self.fresh(route, staleness_s, wish, operation.id)
+        freshness = self.fresh(route, staleness_s, preference, operation.id)
         if freshness is None:
-            self._tell(route, "stale", None)
+            self._observe_read(route, "stale", None)
             return None
-        decision, outcome = await self._copy(primary, operation, wish)
-        self._tell(route, decision, freshness)
+        decision, outcome = await self._copy(view, operation, preference)
+        self._observe_read(route, decision, freshness)
         return replace(outcome, freshness=freshness) if outcome else None
 
     async def _copy(
-        self, primary: ClassRoute, operation: Get, wish: Wish
-    ) -> tuple[PrimaryDecision, Outcome | None]:
+        self, view: ClassRoute, operation: Get, preference: ReadPreference
+    ) -> tuple[ViewDecision, Outcome | None]:
         try:
-            records = await self._calls.read(plan_read(primary, operation))
+            records = await self._calls.read(plan_read(view, operation))
         except Unavailable:
             return "unavailable", None
-        outcome = merge_records(primary, operation, records)
+        outcome = merge_records(view, operation, records)
         if outcome is None:
             return "missing", None
-        seen = has_seen(outcome, wish, operation.class_name)
+        seen = has_reached(outcome, preference, operation.class_name)
         return ("answered", outcome) if seen else ("unseen", None)
 
-    def _tell(
-        self, route: ClassRoute, decision: PrimaryDecision, freshness: Freshness | None
+    def _observe_read(
+        self, route: ClassRoute, decision: ViewDecision, freshness: Freshness | None
     ) -> Freshness | None:
-        """Tell what became of a try; return how fresh the answer is, if there is one."""
+        """Observe the result of a read; return the freshness if it was answered."""
         measured_s = freshness.measured_s if freshness else None
-        told = PrimaryTried(route.anchor.database, route.schema.name, decision, measured_s)
-        self._observe(told)
+        database, class_name = route.anchor.database, route.schema.name
+        self._observe(ViewReadFinished(database, class_name, decision, measured_s))
         return freshness if decision == "answered" else None

@@ -15,7 +15,7 @@ def conjuncts(filter_: Filter | None) -> tuple[Filter, ...]:
         return ()
     if not isinstance(filter_, And):
         return (filter_,)
-    return tuple(conjunct for part in filter_.parts for conjunct in conjuncts(part))
+    return tuple(conjunct for part in filter_.operands for conjunct in conjuncts(part))
 
 
 def all_of(parts: Iterable[Filter]) -> Filter | None:

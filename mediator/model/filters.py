@@ -91,7 +91,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """A list or set that has an element, or a string that has a part."""
+    """A list or set that has an element, or a string that has a substring."""
 
     path: Path
     value: Value
@@ -108,21 +108,21 @@ class Exists:
 class And:
     """All of some filters; true if there are none."""
 
-    parts: tuple[Filter, ...]
+    operands: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
     """Any of some filters; false if there are none."""
 
-    parts: tuple[Filter, ...]
+    operands: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
     """Whatever a filter does not hold for."""
 
-    part: Filter
+    operand: Filter
 
 
 Filter: TypeAlias = Compare | Between | In | Like | Contains | Exists | And | Or | Not

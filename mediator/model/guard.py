@@ -15,12 +15,12 @@ same keys between `begin` and `end`, which is the argument."""
 
 
 def guard_key(class_name: str, id_: str, group: str) -> str:
-    """Name one cache group of one object, as the sketch knows it (COHERENCE.md, Keys)."""
+    """Name one cache group of one object, as the sketch knows it (docs/protocol.md, "Keys")."""
     return f"{class_name}/{id_}#{group}"
 
 
 class WriteGuard(Protocol):
-    """Told before a write reaches a store and after it has (COHERENCE.md, Writing)."""
+    """Told before a write reaches a store and after it has (docs/protocol.md, "Writing")."""
 
     async def begin(self, database: str, keys: Sequence[str]) -> str:
         """Mark the keys as being written; if it fails, the write is refused. Returns a token."""
@@ -28,7 +28,7 @@ class WriteGuard(Protocol):
     wants_versions: bool
     """Whether `end` is to be told versions; where nobody asks, nobody collects them."""
 
-    def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
+    def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether it makes a difference what objects were like before these fields change.
 
         Asked between `begin` and the write; None stands for objects as a whole.
@@ -65,7 +65,7 @@ class NullGuard:
         """Do nothing."""
         return ""
 
-    def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:  # noqa: ARG002 - the port's shape
+    def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:  # noqa: ARG002 - the port's shape
         """Nothing makes a difference."""
         return False
 

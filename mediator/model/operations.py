@@ -20,7 +20,7 @@ __all__ = [
     "Operation",
     "Outcome",
     "Put",
-    "Revise",
+    "ReadModifyWrite",
     "Update",
     "WriteOperation",
 ]
@@ -120,7 +120,7 @@ class Update(_Write):
 
 
 @immutable
-class Revise(_Write):
+class ReadModifyWrite(_Write):
     """Compute an object's new form from its present one; retried when somebody else was faster.
 
     `compute` takes the object as JSON without `id` and returns the new one, or raises `Invalid`.
@@ -136,13 +136,13 @@ class Delete(_Write):
     """Delete an object."""
 
 
-WriteOperation: TypeAlias = Create | Put | Update | Revise | Delete
+WriteOperation: TypeAlias = Create | Put | Update | ReadModifyWrite | Delete
 Operation: TypeAlias = Get | WriteOperation
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How old an answer of the primary may be: the bound it kept to, and the age measured (s)."""
+    """How old an answer of the view may be: the bound it kept to, and the age measured (s)."""
 
     bound_s: float
     measured_s: float
@@ -163,7 +163,7 @@ class Outcome:
         pending: A write over several systems is about to change what was read, or is under way.
         schema_version: Version of the class's schema that the values belong to.
         systems: Systems that took part, in order.
-        freshness: Set if the primary answered.
+        freshness: Set if the view answered.
     """
 
     id: str

@@ -2,7 +2,7 @@
 
 Around every write the `WriteGuard` is told. Its intent is cleared only after the store has
 answered; if the store did not, the intent stays until its lease ends, because the write may still
-land (COHERENCE.md, Writing).
+land (docs/protocol.md, "Writing").
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from weakref import WeakSet
 from mediator.base.clock import Clock
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
-from mediator.base.results import all_or_raise, or_raise
+from mediator.base.results import result_or_raise, results_or_raise
 from mediator.model.guard import WriteGuard, guard_key
+from mediator.operations.backoff import WriteReply, retry_locked
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
-from mediator.operations.expiry import ends, living
-from mediator.operations.intents import Intents
-from mediator.operations.waiting import Told, wait_out
+from mediator.operations.expiry import expiry_deletions, live_records
+from mediator.operations.intents import IntentResolver
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
     Fragment,
@@ -81,7 +81,7 @@ class StoreCalls:
             `mediator.control.membership`.
     """
 
-    intents: Intents | None = None
+    intents: IntentResolver | None = None
     acknowledging: Acknowledging | None = None
     lease_until: float = inf
 
@@ -98,7 +98,7 @@ class StoreCalls:
         """Read records; raises `Unavailable` if any of the systems does not answer."""
         if len(calls) == 1:
             return await self._read_system(self.systems.get(calls[0].fragment.system), calls)
-        return all_or_raise(await self.read_each(calls))
+        return results_or_raise(await self.read_each(calls))
 
     async def read_each(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
         """Read records; the calls to a system that does not answer get the error as result."""
@@ -110,19 +110,21 @@ class StoreCalls:
         [result] = await self._write_system(store, (call,))
         if result.status is Status.APPLIED or result.status not in _REFUSALS:
             return result
-        return or_raise((await self._settled((call,), [result]))[0])
+        return result_or_raise((await self._retry_refused((call,), [result]))[0])
 
     async def write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         """Write records; the calls to a system that does not answer get the error as result."""
         results = await self._write_each(calls)
         if any(isinstance(r, WriteResult) and r.status in _REFUSALS for r in results):
-            return await self._settled(calls, results)
+            return await self._retry_refused(calls, results)
         return results
 
-    async def _settled(self, calls: Sequence[Write], results: Sequence[Told]) -> list[Told]:
+    async def _retry_refused(
+        self, calls: Sequence[Write], results: Sequence[WriteReply]
+    ) -> list[WriteReply]:
         """Wait for marked records, and tell of writes that came too late or could not wait."""
         told = list(results)
-        await wait_out(calls, told, self._write_each, self.intents)
+        await retry_locked(calls, told, self._write_each, self.intents)
         return [_in_time(call, result) for call, result in zip(calls, told, strict=True)]
 
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
@@ -160,17 +162,17 @@ class StoreCalls:
             raise Unavailable(_NO_LEASE, system="catalogue")
 
     async def _read_system(self, store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
-        return living(calls, await _read(store, calls), self.systems.now_for)
+        return live_records(calls, await _read(store, calls), self.systems.now_for)
 
     async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
         fragments = _fragments(calls)
         self.check_writable(fragments)
-        mortal = False
+        expiring = False
         for fragment in fragments:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
-            mortal = mortal or fragment.ttl_s is not None
+            expiring = expiring or fragment.ttl_s is not None
         try:
-            if mortal:
+            if expiring:
                 # What has an intent lived when its transaction was committed, and counts as living.
                 locations = [(call.fragment, call.id) for call in calls if not call.intent]
                 await self.end_expired(store, locations)
@@ -186,15 +188,15 @@ class StoreCalls:
         self, store: GuardedStore, locations: Sequence[tuple[Fragment, str]]
     ) -> None:
         """Delete what is left of expired objects that are about to be written."""
-        mortal = [Read(f, id_, ()) for f, id_ in locations if f.ttl_s is not None]
-        records = await _read(store, mortal) if mortal else []
-        pairs = zip((read.fragment for read in mortal), records, strict=True)
-        deletions = ends(pairs, self.systems.now_for)
+        expiring = [Read(f, id_, ()) for f, id_ in locations if f.ttl_s is not None]
+        records = await _read(store, expiring) if expiring else []
+        pairs = zip((read.fragment for read in expiring), records, strict=True)
+        deletions = expiry_deletions(pairs, self.systems.now_for)
         if deletions:
             for call, result in zip(
                 deletions, await self.write_guarded(store, deletions), strict=True
             ):
-                or_raise(_in_time(call, result))
+                result_or_raise(_in_time(call, result))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
         """Fence a record against the writes of a token, and return the versions that stand.
@@ -253,7 +255,7 @@ class StoreCalls:
             (c.fragment, c.id)
             for c in calls
             if c.kind is not WriteKind.CREATE
-            and self._guard.heeds(c.fragment.database, c.fragment.class_name, touched_by(c))
+            and self._guard.depends_on(c.fragment.database, c.fragment.class_name, touched_by(c))
         ]
         several = repeated(calls) if heeded and len(calls) > 1 else ()
         return [Read(*place) for place in heeded if place not in several]
@@ -324,7 +326,7 @@ async def _read(store: GuardedStore, calls: Sequence[Read]) -> list[Record | Non
         raise unavailable(store, error, "read") from error
 
 
-def _in_time(call: Write, result: Told) -> WriteResult | MediatorError:
+def _in_time(call: Write, result: WriteReply) -> WriteResult | MediatorError:
     """Turn the answer to a write that came too late into what callers know."""
     if isinstance(result, WriteResult) and result.status is Status.FENCED:
         detail = "The write came too late; nothing was done."

@@ -1,4 +1,6 @@
-"""What writes did to objects, as far as it is known (docs/query-caching.md, "What is known").
+"""Effects of writes on objects, as far as they are known.
+
+See docs/query-caching.md, "What is known of a write".
 
 Before a write that a query result may depend on, its record is read, between the guard's `begin`
 and the write itself. What was read is what the write found

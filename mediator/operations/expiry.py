@@ -27,7 +27,7 @@ from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import Fragment, Read, Record, StoreError, Write, WriteKind
 from mediator.stores.systems import Systems
 
-__all__ = ["Delete", "Sweep", "ends", "expired", "living"]
+__all__ = ["Delete", "Sweep", "expired", "expiry_deletions", "live_records"]
 
 PAGE: Final = 500
 """Records looked at in one call."""
@@ -53,27 +53,29 @@ def expired(fragment: Fragment, record: Record, now: float) -> bool:
     )
 
 
-def living(calls: Sequence[Read], records: list[Record | None], now: Now) -> list[Record | None]:
+def live_records(
+    calls: Sequence[Read], records: list[Record | None], now: Now
+) -> list[Record | None]:
     """Return records as they were read, None for those that have expired."""
     if all(call.fragment.ttl_s is None for call in calls):
         return records
     return [
-        None if record is None or _is_over(call.fragment, record, now) else record
+        None if record is None or _has_expired(call.fragment, record, now) else record
         for call, record in zip(calls, records, strict=True)
     ]
 
 
-def _is_over(fragment: Fragment, record: Record, now: Now) -> bool:
+def _has_expired(fragment: Fragment, record: Record, now: Now) -> bool:
     return fragment.ttl_s is not None and expired(fragment, record, now(fragment))
 
 
-def ends(pairs: Iterable[tuple[Fragment, Record | None]], now: Now) -> list[Write]:
+def expiry_deletions(pairs: Iterable[tuple[Fragment, Record | None]], now: Now) -> list[Write]:
     """Return the deletions of those records that have expired, one for each."""
     return list(
         {
             (fragment, record.id): _end(fragment, record)
             for fragment, record in pairs
-            if record is not None and _is_over(fragment, record, now)
+            if record is not None and _has_expired(fragment, record, now)
         }.values()
     )
 
@@ -110,17 +112,17 @@ class Sweep:
         A run ends with a page that has nothing to delete, so it costs little while nothing expires
         and follows quickly when much does.
         """
-        mortal = [
+        expiring = [
             fragment
             for database in model.databases.values()
             for route in database.classes.values()
             for fragment in route.fragments
             if fragment.ttl_s is not None
         ]
-        places = {_place(fragment) for fragment in mortal}
+        places = {_place(fragment) for fragment in expiring}
         self._reached = {key: id_ for key, id_ in self._reached.items() if key in places}
         deleted = 0
-        for fragment in mortal:
+        for fragment in expiring:
             # Whoever watches the system tells that it is away; the others have their turn.
             with suppress(StoreError, MediatorError):
                 if await self._trusts_clock(fragment):
@@ -149,7 +151,9 @@ class Sweep:
         records = await store.guarded(partial(store.store.scan, fragment, after, PAGE, ()))
         if len(records) == PAGE:
             self._reached[_place(fragment)] = records[-1].id
-        deletions = ends(((fragment, record) for record in records), self._systems.now_for)
+        deletions = expiry_deletions(
+            ((fragment, record) for record in records), self._systems.now_for
+        )
         if deletions:
             await self._delete(store, deletions)
         return len(deletions)

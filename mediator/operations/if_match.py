@@ -12,7 +12,7 @@ from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Status, WriteResult
 
-__all__ = ["asked_for", "check_if_match", "if_match_required", "outcome_of"]
+__all__ = ["check_if_match", "if_match_error", "narrow_to_creation", "outcome_of"]
 
 
 def outcome_of(
@@ -25,7 +25,7 @@ def outcome_of(
     if failure is None:
         return merge_results(route, steps, results)
     if _creates_only(route, operation) and isinstance(failure, PreconditionFailed):
-        raise if_match_required(operation)
+        raise if_match_error(operation)
     raise failure
 
 
@@ -38,7 +38,7 @@ def _creates_only(route: ClassRoute, operation: WriteOperation) -> bool:
     )
 
 
-def asked_for(route: ClassRoute, operation: WriteOperation) -> WriteOperation:
+def narrow_to_creation(route: ClassRoute, operation: WriteOperation) -> WriteOperation:
     """Narrow a put without condition to a creation where the class asks for If-Match."""
     if _creates_only(route, operation):
         return replace(operation, condition=Condition(present=False))
@@ -52,10 +52,10 @@ def check_if_match(route: ClassRoute, operation: WriteOperation) -> None:
         and operation.condition == ANYTHING
         and not isinstance(operation, Create | Put)
     ):
-        raise if_match_required(operation)
+        raise if_match_error(operation)
 
 
-def if_match_required(operation: WriteOperation) -> PreconditionRequired:
+def if_match_error(operation: WriteOperation) -> PreconditionRequired:
     """Return what a write without If-Match is answered where its class asks for it."""
     return PreconditionRequired(
         f"Writes to objects of {operation.class_name} need If-Match with the ETag last seen."

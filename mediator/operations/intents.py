@@ -7,22 +7,22 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Conflict, MediatorError
-from mediator.base.results import all_or_raise
-from mediator.stores.port import Lockable, RecordKey, Standing, StoreError, is_lockable
+from mediator.base.results import results_or_raise
+from mediator.stores.port import Lockable, RecordKey, RecordState, StoreError, is_lockable
 from mediator.stores.systems import Systems, unavailable
 
-__all__ = ["IntentMarker", "Intents", "Met"]
+__all__ = ["ForeignIntents", "IntentResolver", "IntentStore"]
 
 _T = TypeVar("_T")
 
-Met: TypeAlias = Mapping[str, Sequence[RecordKey]]
+ForeignIntents: TypeAlias = Mapping[str, Sequence[RecordKey]]
 """Write intents of others, and the records on which they were met."""
 
 
-class Intents(Protocol):
+class IntentResolver(Protocol):
     """Resolves the writes whose intents others meet."""
 
-    async def resolve(self, met: Met) -> None:
+    async def resolve(self, met: ForeignIntents) -> None:
         """Roll committed writes forward, and take away the intents of those that are over.
 
         Raises:
@@ -30,7 +30,7 @@ class Intents(Protocol):
         """
 
 
-class IntentMarker:
+class IntentStore:
     """Sets and takes away write intents, with one round trip for each system.
 
     Args:
@@ -42,24 +42,24 @@ class IntentMarker:
 
     async def lock_each(
         self, keys: Sequence[RecordKey], intent: str
-    ) -> list[Standing | MediatorError]:
+    ) -> list[RecordState | MediatorError]:
         """Set an intent on each record that has none; see `Lockable.lock`.
 
         The records of a system that does not answer get the error instead.
         """
 
-        async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
+        async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
             return await store.lock(own, intent)
 
         return await self._send(keys, lock)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable.lock`.
 
         Raises:
             Unavailable: A system does not answer.
         """
-        return all_or_raise(await self.lock_each(keys, intent))
+        return results_or_raise(await self.lock_each(keys, intent))
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable.unlock`.
@@ -72,19 +72,19 @@ class IntentMarker:
             await store.unlock(own, intent, joint=joint)
             return [None] * len(own)
 
-        all_or_raise(await self._send(keys, unlock))
+        results_or_raise(await self._send(keys, unlock))
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+    async def standing(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Tell what stands of records.
 
         Raises:
             Unavailable: A system does not answer.
         """
 
-        async def look(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
-            return await store.standing(own)
+        async def look(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
+            return await store.record_states(own)
 
-        return all_or_raise(await self._send(keys, look))
+        return results_or_raise(await self._send(keys, look))
 
     async def _send(
         self,

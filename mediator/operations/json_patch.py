@@ -19,8 +19,8 @@ from jsonpatch import (
 )
 
 from mediator.base.errors import Conflict, Location
+from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.limits import DOCUMENT_DEPTH
-from mediator.schema.mistakes import Misfit, invalid, places_below
 
 __all__ = ["COPY_BUDGET", "OPERATIONS_MAX", "POINTER_TOKENS", "Compute", "json_patch"]
 
@@ -69,7 +69,7 @@ def json_patch(body: Any, pointer: str = "") -> Compute:
         place of the operation.
 
     Raises:
-        Invalid: With the place of every mistake that shows without the object.
+        Invalid: With the location of every error that shows without the object.
     """
     if type(body) is not list:
         raise invalid([Location(pointer, "must be an array of operations")])
@@ -80,8 +80,8 @@ def json_patch(body: Any, pointer: str = "") -> Compute:
     for index, operation in enumerate(body):
         try:
             steps.append(_step(operation))
-        except Misfit as misfit:
-            locations += places_below(f"{pointer}/{index}", misfit)
+        except InvalidValue as error:
+            locations += locations_below(f"{pointer}/{index}", error)
     if locations:
         raise invalid(locations)
     return partial(_apply, steps, pointer)
@@ -89,18 +89,18 @@ def json_patch(body: Any, pointer: str = "") -> Compute:
 
 def _step(operation: Any) -> _Step:
     if type(operation) is not dict:
-        raise Misfit("must be an object")
+        raise InvalidValue("must be an object")
     word = operation.get("op")
     if type(word) is not str or word not in _NEEDS:
-        raise Misfit(locations=[Location("/op", f"must be one of {', '.join(_NEEDS)}")])
+        raise InvalidValue(locations=[Location("/op", f"must be one of {', '.join(_NEEDS)}")])
     for name in _NEEDS[word]:
         if name not in operation:
-            raise Misfit(locations=[Location(f"/{name}", "is required")])
+            raise InvalidValue(locations=[Location(f"/{name}", "is required")])
     pointers = {name: _pointer(name, operation[name]) for name in _NEEDS[word] if name != "value"}
     try:
         _weigh(operation.get("value"), inf)
-    except Misfit as misfit:
-        raise Misfit(locations=places_below("/value", misfit)) from None
+    except InvalidValue as error:
+        raise InvalidValue(locations=locations_below("/value", error)) from None
     return _Step(JsonPatch([operation]), pointers["from"] if word == "copy" else None)
 
 
@@ -109,7 +109,7 @@ def _pointer(name: str, raw: Any) -> JsonPointer:
         with suppress(JsonPointerException):
             return JsonPointer(raw)
     detail = f"must be a JSON pointer of at most {POINTER_TOKENS} tokens"
-    raise Misfit(locations=[Location(f"/{name}", detail)])
+    raise InvalidValue(locations=[Location(f"/{name}", detail)])
 
 
 def _apply(steps: list[_Step], pointer: str, present: dict[str, Any]) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _apply(steps: list[_Step], pointer: str, present: dict[str, Any]) -> dict[st
             detail = "is not as the test expects"
             locations = [Location(f"{place}/path", detail)]
             raise Conflict(f"{place}/path {detail}", locations=locations) from None
-        except Misfit as misfit:
-            raise invalid(places_below(f"{place}/from", misfit)) from None
+        except InvalidValue as error:
+            raise invalid(locations_below(f"{place}/from", error)) from None
         # Moves may nest an object deeper than Python recurses.
         except (JsonPatchException, JsonPointerException, RecursionError):
             detail = "points to nothing that the operation can be applied to"
@@ -152,7 +152,9 @@ def _weigh(value: Any, budget: float) -> int:
         elif type(current) is list:
             pending += [(element, depth + 1) for element in current]
         if depth > POINTER_TOKENS:
-            raise Misfit(f"must not be nested deeper than {POINTER_TOKENS}")
+            raise InvalidValue(f"must not be nested deeper than {POINTER_TOKENS}")
         if weight > budget:
-            raise Misfit(f"must not copy more than {COPY_BUDGET} values and characters in all")
+            raise InvalidValue(
+                f"must not copy more than {COPY_BUDGET} values and characters in all"
+            )
     return weight

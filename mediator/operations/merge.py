@@ -36,7 +36,7 @@ def merge_records(
 
     The anchor decides whether the object exists, if it was read. A fragment of another creation
     version is left out. Groups that may not belong to the others are partial
-    (`mediator.operations.doubt`).
+    (`mediator.operations.torn_reads`).
     """
     return merge_fragments(route, resource_of(route, operation.fields), operation.id, records)
 
@@ -79,7 +79,7 @@ def _join(
     values: Values = {}
     known: dict[str, int] = {}
     fragments: dict[Fragment, Record] = {}
-    for (fragment, _), record in zip(resource.parts, records, strict=True):
+    for (fragment, _), record in zip(resource.fragments, records, strict=True):
         if record is not None and record.creation_version == lead.creation_version:
             fragments[fragment] = record
             values.update(record.values)

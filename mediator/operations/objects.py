@@ -20,6 +20,8 @@ async def read_objects(
     """Read many objects of a class with one round trip for each system."""
     whole = resource_of(route, resource.fields)
     records = iter(
-        await calls.read([Read(f, id_, names) for id_ in ids for f, names in whole.parts])
+        await calls.read([Read(f, id_, names) for id_ in ids for f, names in whole.fragments])
     )
-    return [merge_fragments(route, whole, id_, [next(records) for _ in whole.parts]) for id_ in ids]
+    return [
+        merge_fragments(route, whole, id_, [next(records) for _ in whole.fragments]) for id_ in ids
+    ]

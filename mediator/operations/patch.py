@@ -9,18 +9,18 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from mediator.base.errors import Location
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import Compute, json_patch
+from mediator.schema.errors import InvalidValue, invalid, locations_below, token
 from mediator.schema.limits import DOCUMENT_DEPTH
-from mediator.schema.mistakes import Misfit, invalid, places_below, token
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value, Values
 from mediator.schema.values import Codec, map_key
 
-__all__ = ["Compute", "UpdateParts", "json_patch", "merge_patch", "parse_update"]
+__all__ = ["Compute", "FieldChanges", "json_patch", "merge_patch", "parse_update"]
 
 _Argument: TypeAlias = Callable[[Codec, Field, Any], Any]
 
 
-class UpdateParts(NamedTuple):
+class FieldChanges(NamedTuple):
     """What an `Update` does: fields set, fields removed, operators applied."""
 
     values: Values
@@ -28,7 +28,7 @@ class UpdateParts(NamedTuple):
     operators: tuple[OperatorCall, ...]
 
 
-def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = "") -> UpdateParts:
+def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = "") -> FieldChanges:
     """Read an operator patch such as `{"hits": {"inc": 1}, "tags": {"add_to_set": "x"}}`.
 
     Args:
@@ -38,7 +38,7 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
         pointer: Where the patch is in the request's body.
 
     Raises:
-        Invalid: With the place of every mistake.
+        Invalid: With the location of every error.
     """
     values: Values = {}
     unset: list[str] = []
@@ -47,8 +47,8 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
     for name, raw in _members(body, pointer):
         try:
             operator, argument = _call(schema, codec, name, raw)
-        except Misfit as misfit:
-            locations += places_below(pointer + token(name), misfit)
+        except InvalidValue as error:
+            locations += locations_below(pointer + token(name), error)
             continue
         if operator is Operator.SET:
             values[name] = argument
@@ -58,12 +58,12 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
             operators.append(OperatorCall(name, operator, argument))
     if locations:
         raise invalid(locations)
-    return UpdateParts(values, tuple(unset), tuple(operators))
+    return FieldChanges(values, tuple(unset), tuple(operators))
 
 
 def merge_patch(
     schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
-) -> UpdateParts | Compute:
+) -> FieldChanges | Compute:
     """Read a Merge Patch (RFC 7396) of an object.
 
     Args:
@@ -77,7 +77,7 @@ def merge_patch(
         a function from the object's JSON to its new JSON, still to be decoded.
 
     Raises:
-        Invalid: With the place of every mistake that shows without the object.
+        Invalid: With the location of every error that shows without the object.
     """
     values: Values = {}
     unset: list[str] = []
@@ -94,11 +94,11 @@ def merge_patch(
                 merged = True
             else:
                 values[name] = codec.decoders[name](raw)
-        except Misfit as misfit:
-            locations += places_below(pointer + token(name), misfit)
+        except InvalidValue as error:
+            locations += locations_below(pointer + token(name), error)
     if locations:
         raise invalid(locations)
-    return partial(_merge, patch=body) if merged else UpdateParts(values, tuple(unset), ())
+    return partial(_merge, patch=body) if merged else FieldChanges(values, tuple(unset), ())
 
 
 def _members(body: Any, pointer: str) -> Iterable[tuple[str, Any]]:
@@ -114,8 +114,8 @@ def _field(schema: ClassSchema, name: str) -> Field:
     return field
 
 
-def _no_field() -> Misfit:
-    return Misfit("is no field of this class")
+def _no_field() -> InvalidValue:
+    return InvalidValue("is no field of this class")
 
 
 def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Operator, Any]:
@@ -123,18 +123,18 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
     if field is None:
         raise _no_field()
     if type(raw) is not dict or len(raw) != 1:
-        raise Misfit("must be an object with exactly one operator")
+        raise InvalidValue("must be an object with exactly one operator")
     [(word, argument)] = raw.items()
     usage = _USAGES[field.type].get(word)
     if usage is None:
         choice = ", ".join(_USAGES[field.type])
         detail = f"is no operator for type {field.type}, which has {choice}"
-        raise Misfit(locations=[Location(token(word), detail)])
+        raise InvalidValue(locations=[Location(token(word), detail)])
     operator, decode = usage
     try:
         return operator, decode(codec, field, argument)
-    except Misfit as misfit:
-        raise Misfit(locations=places_below(token(word), misfit)) from None
+    except InvalidValue as error:
+        raise InvalidValue(locations=locations_below(token(word), error)) from None
 
 
 def _value(codec: Codec, field: Field, raw: Any) -> Value:
@@ -157,13 +157,13 @@ def _item_or_key(codec: Codec, field: Field, raw: Any) -> Any:
 def _entries(codec: Codec, field: Field, raw: Any) -> Value:
     # Without keys it would make an empty map of a missing one, which is not what `put` says.
     if raw == {}:
-        raise Misfit("must have at least one key")
+        raise InvalidValue("must have at least one key")
     return _value(codec, field, raw)
 
 
 def _true(_codec: Codec, _field: Field, raw: Any) -> Value:
     if raw is not True:
-        raise Misfit("must be true")
+        raise InvalidValue("must be true")
     return True
 
 
@@ -174,7 +174,7 @@ def _unset(codec: Codec, field: Field, raw: Any) -> Value:
 
 def _removable(codec: Codec, field: Field, _raw: Any) -> None:
     if field.name not in codec.nullable:
-        raise Misfit("must not be removed, because the field is required")
+        raise InvalidValue("must not be removed, because the field is required")
 
 
 _ARGUMENTS: Final[Mapping[Operator, _Argument]] = {
@@ -223,7 +223,7 @@ def _merge(present: Any, patch: dict[str, Any]) -> dict[str, Any]:
 def _check_depth(patch: dict[str, Any], depth: int = 1) -> None:
     """Refuse what `_merge` would have to follow deeper than any document may be."""
     if depth > DOCUMENT_DEPTH:
-        raise Misfit(f"must not be nested deeper than {DOCUMENT_DEPTH}")
+        raise InvalidValue(f"must not be nested deeper than {DOCUMENT_DEPTH}")
     for member in patch.values():
         if type(member) is dict:
             _check_depth(member, depth + 1)

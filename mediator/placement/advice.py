@@ -1,7 +1,7 @@
 """Advice: where a schema's parts would be placed on given systems; a pure function of a document.
 
 It needs neither a database nor a registered system, and says which single system fits best, which
-is what the advisory mode is for (papers/ppm, operating modes).
+is what the advisory mode is for (docs/papers/ppm.md, operating modes).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mediator.base.errors import Invalid, Location, SchemaInvalid
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
-from mediator.placement.scores import node_ballot
+from mediator.placement.scores import node_scores
 from mediator.schema.annotations import Capability, Metric
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
+from mediator.schema.json_node import Node
 from mediator.schema.parse import parse_schema
-from mediator.schema.reading import Node
 from mediator.schema.tree import Schema
 
 __all__ = [
@@ -46,14 +46,14 @@ def advise(document: Any) -> dict[str, Any]:
     Raises:
         SchemaInvalid: The schema is wrong, with the JSON pointer of every mistake.
         Invalid: The systems are wrong, likewise.
-        Unplaceable: No system can serve a node (oracle R2).
+        Unplaceable: No system can serve a node.
     """
     mistakes: list[Location] = []
     node = Node(document, "", mistakes).shape(required=("schema", "systems"))
     candidates = _candidates(node["systems"])
     schema = _schema(node["schema"])
     for place in named_mistakes(schema, candidates) if schema else ():
-        Node(None, f"/schema{place.pointer}", mistakes).wrong(place.detail)
+        Node(None, f"/schema{place.pointer}", mistakes).error(place.detail)
     if mistakes:
         in_schema = any(place.pointer.startswith("/schema") for place in mistakes)
         raise invalid(mistakes, SchemaInvalid if in_schema else Invalid)
@@ -92,16 +92,16 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
             "kind": placed.choice.kind,
             "why": decision.why(node),
         }
-        for node, placed in paced(decision.placements.items())
+        for node, placed in throttled(decision.placements.items())
     }
 
 
 def notes_on(decision: Decision) -> list[str]:
-    """Point out what is allowed but worth knowing (DESIGN, section 6)."""
+    """Point out what is allowed but worth knowing (docs/design.md, "Placement")."""
     mixed = [
         f"{rank.node} mixes goals, whose index is unbounded, with utilities, which are at most 1:"
         " the goals may drown the utilities."
-        for rank in paced(decision.ranking.walk())
+        for rank in throttled(decision.ranking.walk())
         if len({requirement.goal is None for requirement in rank.requirements}) > 1
     ]
     unknown = [
@@ -113,12 +113,12 @@ def notes_on(decision: Decision) -> list[str]:
 
 
 def _best_single(decision: Decision) -> dict[str, Any]:
-    ranking, ballot = decision.ranking, node_ballot(decision.ranking)
+    ranking, scores = decision.ranking, node_scores(decision.ranking)
     if not ranking.eligible:
         names = [candidate.name for candidate in decision.candidates]
         lacks = "; ".join(f"{name} {ranking.obstacle(name)}" for name in names)
         return {"system": None, "why": f"no system serves everything: {lacks}"}
-    choice = decision.order.choose(ranking.node, ranking.eligible, ballot)
+    choice = decision.order.choose(ranking.node, ranking.eligible, scores)
     return {"system": choice.system, "why": decision.sentences.of(choice)}
 
 
@@ -129,14 +129,14 @@ def _schema(node: Node) -> Schema | None:
         return parse_schema("advice", node.value)
     except SchemaInvalid as wrong:
         for place in wrong.locations:
-            Node(None, node.pointer + place.pointer, node.mistakes).wrong(place.detail)
+            Node(None, node.pointer + place.pointer, node.errors).error(place.detail)
         return None
 
 
 def _candidates(node: Node) -> list[Candidate]:
     members = list(node.members(SYSTEMS_AT_MOST, SYSTEM_NAME))
     if node.value == {}:
-        node.wrong("must name at least one system")
+        node.error("must name at least one system")
     return [_candidate(name, member) for name, member in members]
 
 

@@ -11,7 +11,7 @@ from mediator.schema.types import FieldType
 
 __all__ = ["Candidate", "closure"]
 
-# A stronger consistency level gives everything a weaker one promises (papers/ppm, table 1).
+# A stronger consistency level gives everything a weaker one promises (docs/papers/ppm.md, table 1).
 _IMPLIES: Mapping[Capability, Capability] = {
     Capability.LINEARIZABLE: Capability.CAUSAL,
     Capability.CAUSAL: Capability.MONOTONIC,

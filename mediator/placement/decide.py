@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mediator.base.errors import Location
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.moves import Move, moves_between
 from mediator.placement.rank import ROOT, NodeRank, rank
-from mediator.placement.scores import Choice, Order, node_ballot
+from mediator.placement.scores import Choice, Order, node_scores
 from mediator.placement.sentence import Sentences
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.annotations import Capability
@@ -31,12 +31,12 @@ __all__ = [
     "decide",
     "named_mistakes",
     "pins_of",
-    "primary_system",
+    "view_system",
 ]
 
 NO_PINS = Pins()
 
-_PRIMARY_NEEDS = frozenset({Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES})
+_VIEW_CAPABILITIES = frozenset({Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES})
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _decide(
 ) -> Decision:
     order = Order.of(candidates, schema)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
-    everything = order.choose(ROOT, allowed, node_ballot(ranking))
+    everything = order.choose(ROOT, allowed, node_scores(ranking))
     bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
     placements = {ROOT: _placement(ranking, bound or everything, ranking.bound)}
     groups = {}
@@ -147,7 +147,7 @@ def _decide(
 def _class_bound(class_: ClassSchema, node: NodeRank, order: Order, pins: Pins) -> Choice | None:
     if not node.bound:
         return None
-    choice = order.choose(node.node, node.eligible, node_ballot(node))
+    choice = order.choose(node.node, node.eligible, node_scores(node))
     return _bind(choice, node, pins, {class_.name})
 
 
@@ -167,12 +167,12 @@ def _field_placements(
     node: NodeRank, plans: Sequence[GroupPlan], bound: bool
 ) -> dict[str, Placement]:
     seen = {name: choice for plan in plans for name, choice in plan.seen.items()}
-    return {f.node: _placement(f, seen[f.node], bound or f.bound) for f in paced(node.children)}
+    return {f.node: _placement(f, seen[f.node], bound or f.bound) for f in throttled(node.children)}
 
 
 def _groups(class_: ClassSchema, plans: Sequence[GroupPlan]) -> dict[str, GroupPlacement]:
     """Return the groups of a class by name, their fields in the order of the class."""
-    group_of = {node: plan.name for plan in paced(plans) for node in plan.seen}
+    group_of = {node: plan.name for plan in throttled(plans) for node in plan.seen}
     fields: dict[str, list[str]] = {plan.name: [] for plan in plans}
     for name in class_.fields:
         fields[group_of[f"{class_.name}.{name}"]].append(name)
@@ -181,22 +181,22 @@ def _groups(class_: ClassSchema, plans: Sequence[GroupPlan]) -> dict[str, GroupP
     }
 
 
-def primary_system(
+def view_system(
     schema: Schema, decision: Decision, present: str | None = None, unfit: Collection[str] = ()
 ) -> str | None:
-    """Return the primary: the one the schema names, else the best-ranked one proven for it.
+    """Return the view: the one the schema names, else the best-ranked one proven for it.
 
-    Proven means scans, sorting and range queries (DESIGN, section 6). Where the database has no
-    scores the first registered one counts as the best. None if no system is proven for it, or only
-    those that are `unfit`, as they take no copies. The present primary stays as long as it is one:
-    another would have to be built from the fragments.
+    Proven means scans, sorting and range queries (docs/design.md, "Placement"). Where the database
+    has no scores the first registered one counts as the best. None if no system is proven for it,
+    or only those that are `unfit`, as they take no copies. The present view stays as long as it
+    is one: another would have to be built from the fragments.
     """
-    if schema.primary.system is not None:
-        return schema.primary.system
+    if schema.materialised_view.system is not None:
+        return schema.materialised_view.system
     usable = [
         c.name
         for c in decision.candidates
-        if c.suspended is None and c.capabilities >= _PRIMARY_NEEDS and c.name not in unfit
+        if c.suspended is None and c.capabilities >= _VIEW_CAPABILITIES and c.name not in unfit
     ]
     if present in usable:
         return present
@@ -205,19 +205,24 @@ def primary_system(
 
 
 def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Location]:
-    """Say why systems that a schema names, as its primary or default, cannot be what they are."""
+    """Say why systems that a schema names, as its view or default, cannot be what they are."""
     known = {candidate.name: candidate for candidate in candidates}
-    named = {"/primary/system": schema.primary.system, "/default/system": schema.default.system}
+    named = {
+        "/materialised_view/system": schema.materialised_view.system,
+        "/default/system": schema.default.system,
+    }
     mistakes = [
         Location(pointer, f"there is no system {name}")
         for pointer, name in named.items()
         if name is not None and name not in known
     ]
-    primary = known.get(schema.primary.system or "")
-    lacking = primary.lacking(_PRIMARY_NEEDS) if primary else ()
+    view = known.get(schema.materialised_view.system or "")
+    lacking = view.lacking(_VIEW_CAPABILITIES) if view else ()
     if schema.mode is Mode.MICROBATCHED and lacking:
         needs = f"is not proven for {', '.join(lacking)}, which whole objects are read by"
-        mistakes.append(Location("/primary/system", f"{schema.primary.system} {needs}"))
+        mistakes.append(
+            Location("/materialised_view/system", f"{schema.materialised_view.system} {needs}")
+        )
     return mistakes
 
 
@@ -242,7 +247,7 @@ def build_routes(
     schema: Schema,
     groups: Mapping[str, Mapping[str, GroupPlacement]],
     versions: Mapping[str, int],
-    primary: str | None = None,
+    view: str | None = None,
 ) -> DatabaseRoute:
     """Build the routes of a database; one in advisory mode has none.
 
@@ -250,12 +255,12 @@ def build_routes(
         schema: The schema.
         groups: The cache groups of each class, the main group first (`Decision.groups`).
         versions: The schema version of each class.
-        primary: The system that gets copies of whole objects.
+        view: The system that gets copies of whole objects.
     """
     if schema.mode is Mode.ADVISORY:
         return DatabaseRoute(schema, {})
     routes = {
-        name: _class_route(schema.database, class_, groups[name], versions[name], primary)
+        name: _class_route(schema.database, class_, groups[name], versions[name], view)
         for name, class_ in schema.classes.items()
     }
     return DatabaseRoute(schema, routes)
@@ -266,13 +271,13 @@ def _class_route(
     class_: ClassSchema,
     groups: Mapping[str, GroupPlacement],
     version: int,
-    primary: str | None,
+    view: str | None,
 ) -> ClassRoute:
     # The main group comes first in `groups`, so that its system, the anchor, does so here.
     systems = dict.fromkeys(placed.system for placed in groups.values())
     joint = len(systems) > 1
     fragments = tuple(_fragment(database, class_, groups, s, version, joint) for s in systems)
-    copy = _copy(database, class_, groups, primary, version) if primary else None
+    copy = _copy(database, class_, groups, view, version) if view else None
     return ClassRoute(class_, version, fragments, copy)
 
 
@@ -284,7 +289,7 @@ def _copy(
     version: int,
 ) -> Fragment:
     # Another version of the class is another copy, built from the fragments: no two forms mix.
-    name = f"{class_.name}@primary.{version}"
+    name = f"{class_.name}@view.{version}"
     here = {group: placed.fields for group, placed in groups.items()}
     anchor = _anchor_of(groups)
     ttl_s = class_.ttl_s

@@ -1,4 +1,6 @@
-"""Proposals: placements that the scores would now make otherwise (papers/ppm, traps: flapping).
+"""Proposals: placements that the scores would now make otherwise.
+
+See docs/papers/ppm.md, traps: flapping.
 
 Nothing moves by a proposal. It is recorded once another system has led by a margin for a dwell
 time, and withdrawn once the current one has led, or come near, for as long; so two systems with

@@ -1,4 +1,4 @@
-"""RANK: the scores of all systems at every node of a schema (papers/ppm, Algorithm 1).
+"""RANK: the scores of all systems at every node of a schema (docs/papers/ppm.md, Algorithm 1).
 
 Binary requirements filter before descending, so that a child never picks what a parent excludes.
 Continuous ones are pushed down and evaluated at fields only. An inner node's score is the mean of
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from mediator.base.offload import give_way, paced
+from mediator.base.offload import throttle, throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.refusal import Refusal, refuse
 from mediator.placement.utility import FieldScore, score
@@ -33,7 +33,7 @@ ROOT = "*"
 
 @dataclass(frozen=True)
 class NodeRank:
-    """What RANK says of one node.
+    """The result of RANK for one node.
 
     Attributes:
         node: Its name.
@@ -45,7 +45,7 @@ class NodeRank:
         dropped: Why the others have none.
         children: Nodes below.
         requirements: Continuous requirements, own and pushed down (fields only).
-        parts: How each score came about (fields only).
+        terms: How each score came about (fields only).
         votes: Whether any requirement reaches the field, or a field below.
     """
 
@@ -58,7 +58,7 @@ class NodeRank:
     dropped: Mapping[str, str]
     children: tuple[NodeRank, ...] = ()
     requirements: tuple[ContinuousRequirement, ...] = ()
-    parts: Mapping[str, FieldScore] = field(default_factory=dict)
+    terms: Mapping[str, FieldScore] = field(default_factory=dict)
     votes: bool = False
 
     def walk(self) -> Iterator[NodeRank]:
@@ -91,9 +91,9 @@ class _Scope:
 
     def without(self, reasons: Mapping[str, str]) -> _Scope:
         """Drop the systems that a reason is given for."""
-        told = {name: reason for name, reason in reasons.items() if reason}
-        kept = tuple(candidate for candidate in self.systems if candidate.name not in told)
-        return replace(self, systems=kept, dropped={**self.dropped, **told})
+        given = {name: reason for name, reason in reasons.items() if reason}
+        kept = tuple(candidate for candidate in self.systems if candidate.name not in given)
+        return replace(self, systems=kept, dropped={**self.dropped, **given})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def rank(schema: Schema, candidates: Sequence[Candidate]) -> NodeRank:
 
     Raises:
         Unplaceable: No system is left at a bound node or at a field; `extra["nodes"]` tells all
-            such nodes, with their requirement and what each system lacks (oracle R2).
+            such nodes, with their requirement and what each system lacks.
     """
     suspended = {c.name: f"suspended: {c.suspended}" for c in candidates if c.suspended}
     scope = _Scope(tuple(candidates), {}).without(suspended).narrow(ROOT, schema.annotations)
@@ -127,12 +127,12 @@ def _rank_class(class_: ClassSchema, outer: _Scope, entity: bool) -> NodeRank:
 
 
 def _rank_field(class_name: str, field_: Field, outer: _Scope) -> NodeRank:
-    give_way()
+    throttle()
     node = f"{class_name}.{field_.name}"
     scope = outer.narrow(node, field_.annotations)
     unfit = {c.name: _unfit(c, field_, scope.requirements, node) for c in scope.systems}
     scope = scope.without(unfit)
-    parts = {c.name: score(scope.requirements, c) for c in scope.systems}
+    terms = {c.name: score(scope.requirements, c) for c in scope.systems}
     votes = bool(scope.requirements) or scope.required
     required = _binary(field_.annotations)
     return NodeRank(
@@ -141,10 +141,10 @@ def _rank_field(class_name: str, field_: Field, outer: _Scope) -> NodeRank:
         requires=required,
         qualified=scope.names,
         eligible=scope.names,
-        scores={name: part.value for name, part in parts.items()} if votes else {},
+        scores={name: term.value for name, term in terms.items()} if votes else {},
         dropped=scope.dropped,
         requirements=scope.requirements,
-        parts=parts if scope.requirements else {},
+        terms=terms if scope.requirements else {},
         votes=votes,
     )
 
@@ -171,7 +171,7 @@ def _rank_inner(
         requires=required,
         qualified=scope.names,
         eligible=eligible,
-        scores={s: fmean(child.scores[s] for child in voting) for s in paced(scored)},
+        scores={s: fmean(child.scores[s] for child in voting) for s in throttled(scored)},
         dropped={**scope.dropped, **obstacles},
         children=children,
         votes=bool(voting),
@@ -181,7 +181,7 @@ def _rank_inner(
 def _common(names: Sequence[str], groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """Return the names that are in all the groups, in their order."""
     left = set(names)
-    for group in paced(groups):
+    for group in throttled(groups):
         left.intersection_update(group)
     return tuple(name for name in names if name in left)
 
@@ -225,7 +225,7 @@ def _obstacle(system: str, children: Sequence[NodeRank], voting: Sequence[NodeRa
 def _refusals(rank_: NodeRank) -> list[Refusal]:
     """Find the nodes that no system can serve, the innermost that explain it."""
     if rank_.qualified:
-        below = [refusal for child in paced(rank_.children) for refusal in _refusals(child)]
+        below = [refusal for child in throttled(rank_.children) for refusal in _refusals(child)]
         if below or rank_.eligible or not rank_.bound:
             return below
     return [Refusal(rank_.node, _requirement(rank_), rank_.dropped)]

@@ -1,4 +1,4 @@
-"""Refusals: nodes that no system can serve, told with what each system lacks (oracle R2)."""
+"""Refusals: nodes that no system can serve, with what each system lacks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What if: the placements that other weights, goals or metrics would lead to; nothing is changed.
 
 The rules are those of `decide`, on a schema document and candidates that were amended: there is no
-second copy of them, so what is shown here is what would be decided (papers/wattdb_viz: the decision
-is made for real, its commands are not sent).
+second copy of them, so what is shown here is what would be decided (docs/papers/wattdb_viz.md: the
+decision is made for real, its commands are not sent).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mediator.placement.advice import SYSTEM_NAME, SYSTEMS_AT_MOST, read_metrics
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.schema.annotations import Metric
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
+from mediator.schema.json_node import POSITIVE, Node
 from mediator.schema.parse import parse_schema
-from mediator.schema.reading import POSITIVE, Node
 from mediator.schema.render import schema_document
 from mediator.schema.tree import Schema
 
@@ -100,7 +100,7 @@ def _annotations(node: Node) -> dict[str, dict[str, float]]:
     if not node.given:
         return {}
     if not isinstance(node.value, dict) or len(node.value) > _AMENDED_AT_MOST:
-        node.wrong(f"must be an object of at most {_AMENDED_AT_MOST} members")
+        node.error(f"must be an object of at most {_AMENDED_AT_MOST} members")
         return {}
     return {pointer: _amendment(node[pointer]) for pointer in node.value}
 
@@ -165,7 +165,7 @@ def _compared(node: str, before: Decision, after: Decision) -> dict[str, Any]:
 
 def _side(node: str, decision: Decision) -> dict[str, Any]:
     placed = decision.placements[node]
-    scores = placed.choice.ballot.scores if placed.choice.ballot else {}
+    scores = placed.choice.scores.by_system if placed.choice.scores else {}
     return {
         "system": placed.system,
         "scores": dict(scores),

@@ -42,9 +42,9 @@ class Row:
 
 def lookup_of_row(aggregate: Aggregate, row: Row) -> Lookup:
     """Return the lookup by which results are filtered and ordered."""
-    found: dict[Path, Value | MissingType] = dict(zip(aggregate.group, row.group, strict=True))
-    found |= {(name,): value for name, value in row.computed.items()}
-    return lambda path: found.get(path, MISSING)
+    values: dict[Path, Value | MissingType] = dict(zip(aggregate.group, row.group, strict=True))
+    values |= {(name,): value for name, value in row.computed.items()}
+    return lambda path: values.get(path, MISSING)
 
 
 class _Count:
@@ -75,7 +75,7 @@ class _Sum:
         if isinstance(value, float):
             self._floats.append(value)
             if len(self._floats) > 1_000:  # noqa: PLR2004 - folded now and then, to bound memory
-                self._floats = _parts(self._floats)
+                self._floats = _partial_sums(self._floats)
         elif isinstance(value, Decimal):
             self._exact = _EXACT.add(self._exact, value)
         else:
@@ -137,22 +137,22 @@ class _Extreme:
         return None if isinstance(self._best, MissingType) else self._best
 
 
-def _parts(floats: Sequence[float]) -> list[float]:
+def _partial_sums(floats: Sequence[float]) -> list[float]:
     """Reduce floats to few with exactly the same sum (Shewchuk 1997, as `math.fsum` does)."""
     partials: list[float] = []
-    for given in floats:
-        x, kept = given, 0
-        for part in partials:
-            y = part
+    for addend in floats:
+        x, count = addend, 0
+        for partial in partials:
+            y = partial
             if abs(x) < abs(y):
                 x, y = y, x
             high = x + y
             low = y - (high - x)
             if low:
-                partials[kept] = low
-                kept += 1
+                partials[count] = low
+                count += 1
             x = high
-        partials[kept:] = [x]
+        partials[count:] = [x]
     return partials
 
 

@@ -1,4 +1,4 @@
-"""What a query may cost, and what it has cost so far."""
+"""Limits of what a query may cost, and what it has cost so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Budget", "Ceiling", "Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What a query may cost besides, for whoever asks; None: nothing is said of it.
+    """The caller's own limits on a query, beside `Limits`; None: no limit.
 
     Attributes:
         rows: Records that stores may send for it.

@@ -1,7 +1,7 @@
 """Pages that one system answers in one go: whole objects, and what is joined to them.
 
-Nothing has to be put together then, and what is joined was so at the same moment. All of the class,
-and of what is joined, must be there; and what the query leaves out must be left out there.
+Such a page is a snapshot. The system must hold the class and all joined classes as a whole, and
+must apply the whole filter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mediator.query.semi_joins import RouteOf, SemiJoins
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, ShownJoin, Store, is_joining
 
-__all__ = ["PAGE_VALUES", "Shown", "shown"]
+__all__ = ["PAGE_VALUES", "Projection", "projection_of"]
 
 PAGE_VALUES: Final = 20_000
 """Values asked for at once: of wide records fewer are, because a page is decoded in one go."""
@@ -25,8 +25,8 @@ _MOST_NAMES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What documents show.
+class Projection:
+    """The fields and joined objects that documents contain.
 
     Attributes:
         names: The fields of the object, sorted.
@@ -37,15 +37,15 @@ class Shown:
     joins: tuple[ShownJoin, ...]
 
 
-def shown(
+def projection_of(
     query: Query,
     route: ClassRoute,
     store: Store,
     followed: Mapping[str, Fragment],
     bound: SemiJoins,
     route_of: RouteOf,
-) -> Shown | None:
-    """Return what the documents of a query show; None if the store cannot answer them.
+) -> Projection | None:
+    """Return the projection of a query's documents; None if the store cannot answer them.
 
     Args:
         query: The query, of which the store does all the rest.
@@ -67,14 +67,14 @@ def shown(
         alias, names = outer[0] if outer else "", _names(join.fields, fragment)
         filter_ = bound.filters.get(join.alias)
         joins.append(ShownJoin(join.alias, alias, reference, fragment, names, filter_))
-    found = Shown(_names(query.fields, route.anchor), tuple(joins))
-    return found if _is_small(found, query.limit) else None
+    projection = Projection(_names(query.fields, route.anchor), tuple(joins))
+    return projection if _is_small(projection, query.limit) else None
 
 
 def _names(fields: tuple[str, ...] | None, fragment: Fragment) -> tuple[str, ...]:
     return tuple(sorted(fragment.fields)) if fields is None else fields
 
 
-def _is_small(shown: Shown, limit: int) -> bool:
-    width = len(shown.names) + sum(len(join.names) for join in shown.joins)
+def _is_small(projection: Projection, limit: int) -> bool:
+    width = len(projection.names) + sum(len(join.names) for join in projection.joins)
     return width <= _MOST_NAMES and width * limit <= PAGE_VALUES

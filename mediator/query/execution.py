@@ -1,4 +1,4 @@
-"""Carrying out a plan: pages of the driver, completed, filtered, joined, ordered and cut off."""
+"""Executing a plan: pages of the driver, completed, filtered, joined, ordered and limited."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
 from mediator.query.budget import Budget
-from mediator.query.documents import Shown
-from mediator.query.driving import Driver
+from mediator.query.documents import Projection
+from mediator.query.driver import Driver
+from mediator.query.evaluation import Checkpoints, FilterEvaluator
 from mediator.query.joins import Joiner
-from mediator.query.pacing import Pace, Sieve
 from mediator.query.planner import Plan
 from mediator.routing.fragments import Resource, resource_of
 from mediator.routing.model import ClassRoute
@@ -27,12 +27,12 @@ from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Read, Record
 
-__all__ = ["Answer", "Execution", "Item", "LookAgain"]
+__all__ = ["Answer", "Execution", "Item", "ResolveTornReads"]
 
-LookAgain: TypeAlias = Callable[
+ResolveTornReads: TypeAlias = Callable[
     [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
 ]
-"""Looks again at objects whose fragments may not belong together."""
+"""Resolves torn reads: see `mediator.operations.torn_reads`."""
 
 
 @immutable
@@ -76,11 +76,11 @@ class Answer:
         next: The position of the last object, if more follow.
         plan: How it was done.
         budget: What it cost.
-        freshness: Set if the primary answered.
+        freshness: Set if the view answered.
         partial: Groups of objects that took part in it, of which writes over several systems may be
             missing that other groups already show.
         documents: The objects with what is joined, in place of items: only for a query
-            `as_documents`; see `mediator.stores.port.Documents`.
+            `as_documents`; see `mediator.stores.port.DocumentPage`.
     """
 
     items: tuple[Item, ...]
@@ -100,8 +100,8 @@ class Execution:
         plan: The plan.
         calls: Sends store calls.
         budget: What it may cost.
-        joiner: Brings along what references point to.
-        look_again: Looks at partial objects again.
+        joiner: Joins what references point to.
+        resolve_torn: Looks at partial objects again.
     """
 
     def __init__(
@@ -110,16 +110,16 @@ class Execution:
         calls: StoreCalls,
         budget: Budget,
         joiner: Joiner,
-        look_again: LookAgain,
+        resolve_torn: ResolveTornReads,
     ) -> None:
         self._plan = plan
         self._calls = calls
         self._budget = budget
         self._driver = Driver(plan, calls.systems, budget)
         self._joiner = joiner
-        self._look_again = look_again
+        self._look_again = resolve_torn
         self._seen: set[str] = set()
-        self._late = Sieve(plan.late, budget) if plan.late is not None else None
+        self._late = FilterEvaluator(plan.late, budget) if plan.late is not None else None
         self._partial: set[str] = set()
         query = plan.query
         self._resource = Get(query.database, query.class_name, "", plan.fields)
@@ -133,10 +133,10 @@ class Execution:
         """
         if self._plan.query.aggregate is not None:
             answer = await self._aggregate()
-        elif self._plan.shown is not None and self._is_whole_page():
-            return await self._documents(self._plan.shown)
+        elif self._plan.projection is not None and self._is_whole_page():
+            return await self._documents(self._plan.projection)
         else:
-            answer = self._answer(await self.found())
+            answer = self._answer(await self.find())
         partial = self._partial | self._joiner.partial
         return replace(answer, partial=tuple(sorted(partial))) if partial else answer
 
@@ -145,9 +145,9 @@ class Execution:
         query = self._plan.query
         return query.after is None or not query.order
 
-    async def _documents(self, shown: Shown) -> Answer:
+    async def _documents(self, projection: Projection) -> Answer:
         query = self._plan.query
-        page = await self._driver.documents(query.after, shown)
+        page = await self._driver.documents(query.after, projection)
         following = None
         if page.last is not None:
             lookup = lookup_of(page.last.id, page.last.values)
@@ -155,12 +155,12 @@ class Execution:
         budget = self._budget
         return Answer((), (), following, self._plan, budget, documents=page.documents)
 
-    async def found(self) -> list[Item]:
+    async def find(self) -> list[Item]:
         """Find the objects that are answered, and one more if more follow."""
         plan = self._plan
         items = await (self._first() if plan.ordered else self._best())
         if plan.rest is not None and len(items) <= plan.query.limit:
-            items += await self._following(plan.rest).found()
+            items += await self._following(plan.rest).find()
         return items
 
     def _following(self, rest: Plan) -> Execution:
@@ -186,10 +186,10 @@ class Execution:
         key = sort_key(query.order)
         follows = beyond(query.order, query.after) if query.after else None
         top = Top[Item](query.limit + 1)
-        early, pace = self._joins_early(), Pace(self._budget)
+        early, checkpoints = self._joins_early(), Checkpoints(self._budget)
         async for page in self._objects(None):
             for item in await self._finished(page) if early else page:
-                await pace.keep()
+                await checkpoints.checkpoint()
                 lookup, id_ = item.lookup(), item.outcome.id
                 if follows is None or follows(lookup, id_):
                     top.add(key(lookup, id_), item)
@@ -211,16 +211,16 @@ class Execution:
         items = [Item(i.outcome, others) for i, others in zip(items, joined, strict=True)]
         if self._late is None:
             return items
-        return await self._late.sift(items, Item.lookup)
+        return await self._late.select(items, Item.lookup)
 
     def _answer(self, items: Sequence[Item]) -> Answer:
         query = self._plan.query
-        shown = tuple(items[: query.limit])
+        page = tuple(items[: query.limit])
         following = None
         if len(items) > query.limit:
-            last = shown[-1]
+            last = page[-1]
             following = position_of(query.order, last.lookup(), last.outcome.id)
-        return Answer(shown, (), following, self._plan, self._budget)
+        return Answer(page, (), following, self._plan, self._budget)
 
     async def _objects(self, after: Position | None) -> AsyncIterator[list[Item]]:
         """Find objects page by page, put them together, and apply the filter on their fields."""
@@ -229,18 +229,18 @@ class Execution:
         # What one store found by all of the filter needs no second look.
         if plan.residual is None and len(plan.route.fragments) == 1:
             own = None
-        sieve = Sieve(own, self._budget) if own is not None else None
+        evaluator = FilterEvaluator(own, self._budget) if own is not None else None
         async for page in self._driver.pages(after):
-            # What changes its place meanwhile may be found twice.
+            # An object whose position changes between two pages may be found twice.
             seen = self._seen
             records = [record for record in page if record.id not in seen] if seen else page
             seen.update([record.id for record in records])
             outcomes = await self._complete(records)
-            found = [Item(outcome, _UNJOINED) for outcome in outcomes if outcome is not None]
-            yield found if sieve is None else await sieve.sift(found, Item.lookup)
+            items = [Item(outcome, _UNJOINED) for outcome in outcomes if outcome is not None]
+            yield items if evaluator is None else await evaluator.select(items, Item.lookup)
 
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
-        """Join what the driver found with the parts that others hold, in one round trip."""
+        """Join what the driver found with the fragments that others hold, in one round trip."""
         plan, resource = self._plan, self._resource
         whole = resource_of(plan.route, plan.fields)
         outcomes = await self._merged(whole, records)
@@ -249,38 +249,40 @@ class Execution:
         return outcomes
 
     async def _merged(self, whole: Resource, records: Sequence[Record]) -> Sequence[Outcome | None]:
-        plan, parts = self._plan, whole.parts
-        if len(parts) == 1:
+        plan, fragments = self._plan, whole.fragments
+        if len(fragments) == 1:
             return [merge_fragments(plan.route, whole, r.id, (r,)) for r in records]
-        others = [(fragment, fields) for fragment, fields in parts if fragment is not plan.driver]
+        others = [
+            (fragment, fields) for fragment, fields in fragments if fragment is not plan.driver
+        ]
         reads = [Read(f, record.id, fields) for record in records for f, fields in others]
         rest = iter(await self._calls.read(reads) if reads else ())
         for fragment, _ in others if reads else ():
             self._budget.spend(fragment.system, len(records))
         outcomes: list[Outcome | None] = []
-        pace = Pace(self._budget)
+        checkpoints = Checkpoints(self._budget)
         for record in records:
-            if pace.is_due():
-                await pace.keep()
-            fragments = [record if f is plan.driver else next(rest) for f, _ in parts]
-            outcomes.append(merge_fragments(plan.route, whole, record.id, fragments))
+            if checkpoints.is_due():
+                await checkpoints.checkpoint()
+            own = [record if f is plan.driver else next(rest) for f, _ in fragments]
+            outcomes.append(merge_fragments(plan.route, whole, record.id, own))
         return outcomes
 
     async def _aggregate(self) -> Answer:
         plan, query = self._plan, self._plan.query
         assert query.aggregate is not None
         rows = await self._driver.rows() if plan.aggregated else await self._grouped()
-        shown = await self._in_order(rows)
-        return Answer((), tuple(shown), None, plan, self._budget)
+        rows = await self._in_order(rows)
+        return Answer((), tuple(rows), None, plan, self._budget)
 
     async def _grouped(self) -> list[Row]:
         """Group the objects here."""
         assert self._plan.query.aggregate is not None
         groups = Groups(self._plan.query.aggregate, self._budget.limits.groups)
-        pace = Pace(self._budget)
+        checkpoints = Checkpoints(self._budget)
         async for page in self._objects(None):
             for item in await self._finished(page):
-                await pace.keep()
+                await checkpoints.checkpoint()
                 groups.add(item.lookup())
         return groups.rows()
 
@@ -290,10 +292,10 @@ class Execution:
         assert aggregate is not None
         lookup = partial(lookup_of_row, aggregate)
         if aggregate.having is not None:
-            rows = await Sieve(aggregate.having, self._budget).sift(rows, lookup)
+            rows = await FilterEvaluator(aggregate.having, self._budget).select(rows, lookup)
         key = sort_key(query.order + tuple(OrderBy(path) for path in aggregate.group))
-        top, pace = Top[Row](query.limit), Pace(self._budget)
+        top, checkpoints = Top[Row](query.limit), Checkpoints(self._budget)
         for row in rows:
-            await pace.keep()
+            await checkpoints.checkpoint()
             top.add(key(lookup(row), ""), row)
         return top.items()

@@ -1,8 +1,8 @@
-"""Bringing along what references point to: each object once, one round trip for each system.
+"""Joins along references: each object is read once, with one round trip for each system.
 
 For every object of the outer side one would ask for the object that it points to. Instead the
-distinct references are collected and sent together (papers: unnesting, the domain of the bindings),
-and the objects are joined back here; a reference that leads nowhere joins nothing.
+distinct references are collected and sent together (docs/papers/unnesting.md, the domain of the
+bindings), and the objects are joined back here; a reference that leads nowhere joins nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Joiner:
         calls: Sends store calls.
         budget: What the query may cost.
         route_of: Finds where a class of the database lives.
-        look_again: Looks again at objects that may not be whole.
+        resolve_torn: Resolves torn reads.
 
     Attributes:
         partial: Groups of what was joined that are partial.
@@ -48,14 +48,14 @@ class Joiner:
         calls: StoreCalls,
         budget: Budget,
         route_of: Callable[[str], Awaitable[ClassRoute]],
-        look_again: Callable[
+        resolve_torn: Callable[
             [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
         ],
     ) -> None:
         self._calls = calls
         self._budget = budget
         self._route_of = route_of
-        self._look_again = look_again
+        self._look_again = resolve_torn
         self._known: dict[str, dict[str, Outcome | None]] = {}
         self.partial: set[str] = set()
 
@@ -75,25 +75,25 @@ class Joiner:
 
     async def _read(self, query: Query, join: Join, ids: Sequence[str]) -> dict[str, Outcome]:
         route = await self._route_of(join.class_name)
-        # Whether an object is there, only its anchor tells.
+        # Only the anchor decides whether an object exists.
         fields = reaching(route, needed(query, join), route.anchor)
         resource = Get(query.database, join.class_name, "", fields)
-        found: dict[str, Outcome] = {}
+        objects: dict[str, Outcome] = {}
         for start in range(0, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
             self._budget.left_s()
             outcomes = await read_objects(self._calls, route, resource, chunk)
-            for part, _ in resource_of(route, resource.fields).parts:
-                self._budget.spend(part.system, len(chunk))
+            for fragment, _ in resource_of(route, resource.fields).fragments:
+                self._budget.spend(fragment.system, len(chunk))
             outcomes = list(await self._look_again(route, resource, outcomes))
             there = [outcome for outcome in outcomes if outcome is not None]
-            found |= {outcome.id: outcome for outcome in there}
+            objects |= {outcome.id: outcome for outcome in there}
             self.partial.update(*(outcome.partial for outcome in there))
-        return found
+        return objects
 
 
 def needed(query: Query, join: Join) -> tuple[str, ...] | None:
-    """Return the fields of a joined object that are shown, compared, ordered or led on by."""
+    """Return the fields of a joined object that are returned, compared, ordered or followed."""
     if join.fields is None:
         return None
     paths: set[Path] = set(paths_of(query.filter))

@@ -1,4 +1,4 @@
-"""Queries as readable parameters: ``country=DE&year.ge=1970&order=-hits``.
+"""Parsing queries from readable parameters: ``country=DE&year.ge=1970&order=-hits``.
 
 They become the JSON form of the query, so that there is one way to read it. Every condition has to
 hold. A parameter is a path, with ``.operator`` behind it where that is not equality. Elements of
@@ -17,14 +17,14 @@ from urllib.parse import unquote
 import orjson
 
 from mediator.base.errors import Invalid, Location
-from mediator.query.conditions import OPERATORS
-from mediator.query.reading import ReadQuery, read_query
-from mediator.query.targets import Scope
-from mediator.schema.mistakes import Misfit
+from mediator.query.filter_parser import OPERATORS
+from mediator.query.parser import ParsedQuery, parse_query_document
+from mediator.query.paths import Scope
+from mediator.schema.errors import InvalidValue
 from mediator.schema.tree import Schema
 from mediator.schema.types import FieldType
 
-__all__ = ["RESERVED", "read_parameters"]
+__all__ = ["RESERVED", "parse_parameters"]
 
 RESERVED: Final = frozenset(
     {"filter", "order", "limit", "after", "fields", "allow_scan", "explain"}
@@ -33,14 +33,14 @@ RESERVED: Final = frozenset(
 
 _LISTS: Final = frozenset({"in", "between"})
 _TESTS: Final = frozenset(name for name, length in OPERATORS.items() if length) | {"exists"}
-_WORDS: Final = {"true": True, "false": False}
+_BOOLEANS: Final = {"true": True, "false": False}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?", re.ASCII)
 _CONDITION: Final = re.compile(r"/filter/and/([0-9]+)")
 
 
-def read_parameters(
+def parse_parameters(
     pairs: Sequence[tuple[str, str]], schema: Schema, class_name: str, *, most: int
-) -> ReadQuery:
+) -> ParsedQuery:
     """Read a query from the parameters of an address, decoded, in their order.
 
     Raises:
@@ -64,16 +64,17 @@ def read_parameters(
     if conditions:
         document["filter"] = {"and": conditions}
     try:
-        return read_query(document, schema, class_name, most=most)
+        return parse_query_document(document, schema, class_name, most=most)
     except Invalid as error:
-        places = [_named(place, names) for place in error.locations]
-        raise Invalid(f"{places[0].pointer} {places[0].detail}", locations=places) from None
+        locations = [_named(location, names) for location in error.locations]
+        first = locations[0]
+        raise Invalid(f"{first.pointer} {first.detail}", locations=locations) from None
 
 
 def _condition(scope: Scope, name: str, text: str) -> dict[str, Any]:
     path, operator = _split(name)
     if operator == "exists":
-        wanted = _WORDS.get(text)
+        wanted = _BOOLEANS.get(text)
         if wanted is None:
             raise _wrong(name, "must be true or false")
         return {"exists": path} if wanted else {"not": {"exists": path}}
@@ -85,7 +86,7 @@ def _condition(scope: Scope, name: str, text: str) -> dict[str, Any]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Tell the operator from the path: the last part, if it is one and there is a path before."""
+    """Split a name into path and operator; the operator is its last segment, if that is one."""
     path, _, last = name.rpartition(".")
     return (path, last) if path and last in _TESTS else (name, "eq")
 
@@ -94,7 +95,7 @@ def _converter(scope: Scope, path: str, operator: str) -> Callable[[str], Any]:
     """Return what makes a JSON constant of a text; the reader judges what comes of it."""
     try:
         target = scope.find(path)
-    except Misfit:
+    except InvalidValue:
         return str
     type_ = target.type
     if operator == "contains" and type_ is not None and target.path[0] in scope.schema.fields:
@@ -111,12 +112,12 @@ def _number(text: str) -> Any:
 
 
 def _boolean(text: str) -> Any:
-    return _WORDS.get(text, text)
+    return _BOOLEANS.get(text, text)
 
 
 def _guess(text: str) -> Any:
-    """Read what stands within a document: a number or a truth value if it looks like one."""
-    return _WORDS[text] if text in _WORDS else _number(text)
+    """Read a constant within a document: a number or a boolean if it looks like one."""
+    return _BOOLEANS[text] if text in _BOOLEANS else _number(text)
 
 
 _CONVERTERS: Final = {
@@ -140,10 +141,10 @@ def _levels(_: str, text: str) -> list[list[str]]:
     ]
 
 
-def _truth(name: str, text: str) -> bool:
-    if text not in _WORDS:
+def _flag(name: str, text: str) -> bool:
+    if text not in _BOOLEANS:
         raise _wrong(name, "must be true or false")
-    return _WORDS[text]
+    return _BOOLEANS[text]
 
 
 _SETTINGS: Final[dict[str, Callable[[str, str], Any]]] = {
@@ -151,19 +152,20 @@ _SETTINGS: Final[dict[str, Callable[[str, str], Any]]] = {
     "limit": lambda _, text: _number(text),
     "after": lambda _, text: text,
     "fields": lambda _, text: text.split(","),
-    "allow_scan": _truth,
-    "explain": _truth,
+    "allow_scan": _flag,
+    "explain": _flag,
 }
 
 
-def _named(place: Location, names: Sequence[str]) -> Location:
-    """Name the parameter instead of the place in the JSON form."""
-    found = _CONDITION.match(place.pointer)
-    if found is not None and int(found[1]) < len(names):
-        name = names[int(found[1])]
-        rest = place.pointer[found.end() :] if name == "filter" else ""
-        return Location(name + rest, place.detail)
-    return Location(place.pointer.split("/")[1] if place.pointer else "query", place.detail)
+def _named(location: Location, names: Sequence[str]) -> Location:
+    """Return a location in the JSON form as one in the parameters."""
+    match = _CONDITION.match(location.pointer)
+    if match is not None and int(match[1]) < len(names):
+        name = names[int(match[1])]
+        rest = location.pointer[match.end() :] if name == "filter" else ""
+        return Location(name + rest, location.detail)
+    name = location.pointer.split("/")[1] if location.pointer else "query"
+    return Location(name, location.detail)
 
 
 def _wrong(name: str, detail: str) -> Invalid:

@@ -1,12 +1,12 @@
-"""Planning a query: what one store finds, and what is left to be evaluated on what it found.
+"""Planning a query: the driver, what is pushed down to it, and the residual filter.
 
 A filter is taken apart into conjuncts. One system finds the objects (the driver): it is offered the
 conjuncts on fields that it holds, and does what it can do exactly. The other systems add their
-parts, and whatever is left of the filter is evaluated on the objects put together. So the answer
-does not depend on where the data lives; only the work does.
+fragments, and whatever is left of the filter is evaluated on the objects put together. So the
+answer does not depend on where the data lives; only the work does.
 
-Every object has a part on the system of its anchor. Another system may drive only if it is asked
-for something that an object without a part there does not meet.
+Every object has a fragment on the system of its anchor. Another system may drive only if a
+conjunct pushed down to it fails for objects without a fragment there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mediator.model.conjuncts import all_of, conjuncts, paths_of
 from mediator.model.evaluate import holds
 from mediator.model.filters import ID, Exists, Filter, Not, Path
 from mediator.model.query import Position, Query
-from mediator.query.documents import Shown, shown
+from mediator.query.documents import Projection, projection_of
 from mediator.query.scans import needs_scan
 from mediator.query.selectivity import UNBOUND, spread_of
 from mediator.query.semi_joins import (
@@ -41,7 +41,7 @@ __all__ = ["Plan", "StoreOf", "make_plan"]
 StoreOf = Callable[[str], Store]
 """Finds the store of a system; raises `Unavailable` if it is not connected."""
 
-REMEMBERED: Final = 256
+CACHED_PLANS: Final = 256
 
 _RANKS: Final = {access: rank for rank, access in enumerate(Access)}
 
@@ -52,7 +52,7 @@ class Plan:
 
     Attributes:
         query: The query.
-        route: Where the class lives; of a query that the primary answers, the primary.
+        route: Where the class lives; of a query that the view answers, the view.
         driver: The fragment whose system finds the objects.
         pushdown: What that system does.
         own: The filter on the class's own fields; None if there is none.
@@ -62,8 +62,8 @@ class Plan:
         aggregated: Whether the system of the driver computes the aggregate.
         fields: The fields that are read, sorted; None: all.
         semi_joins: What the driver's system does beforehand of what needs joined objects.
-        found: Those of the fields that the driver is asked for; None: all that it holds.
-        shown: What the driver's system answers in one go, if documents are asked for; None: it
+        driver_fields: Those of the fields that the driver reads; None: all that it holds.
+        projection: What the driver's system answers in one go, if documents are asked for; None: it
             sends records.
         rest: Carried out if too few objects are found: it finds those without a value to order by,
             which this one leaves out, and which come last. None: it leaves nothing out.
@@ -80,8 +80,8 @@ class Plan:
     aggregated: bool
     fields: tuple[str, ...] | None
     semi_joins: SemiJoins = NO_SEMI_JOINS
-    found: tuple[str, ...] | None = None
-    shown: Shown | None = None
+    driver_fields: tuple[str, ...] | None = None
+    projection: Projection | None = None
     rest: Plan | None = None
 
     @property
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def access(self) -> Access:
-        """How the objects are found: all of them being sent, whoever asks for it, is a scan."""
+        """How the objects are found: sending all of them is a scan."""
         if self.pushdown.pushed is None and self.semi_joins.joins:
             return Access.SERVER_SCAN
         through = self.pushdown.pushed is None and not (self.limited or self.aggregated)
@@ -100,7 +100,7 @@ class Plan:
 
 
 class _Layout(NamedTuple):
-    """Where the class of a query lives, and all that it may need beside it."""
+    """Where the class of a query lives, and the other classes and stores it may need."""
 
     route: ClassRoute
     store_of: StoreOf
@@ -120,25 +120,27 @@ def make_plan(query: Query, route: ClassRoute, store_of: StoreOf, route_of: Rout
         NeedsScan: All objects would have to be sent over, and that is not allowed.
         Unavailable: A system of the class is not connected.
     """
-    given: list[Any] = [store_of(fragment.system) for fragment in route.fragments]
-    given += [route_of(join.class_name) for join in query.joins]
+    layout: list[Any] = [store_of(fragment.system) for fragment in route.fragments]
+    layout += [route_of(join.class_name) for join in query.joins]
     if query.filter is not None or query.aggregate is not None:
-        return _remembered(query, route, *given)
+        return _cached(query, route, *layout)
     # Without constants, which may be equal and yet of different types, alike queries have one plan.
-    plan = _listing(query if query.after is None else replace(query, after=None), route, *given)
+    plan = _cached_listing(
+        query if query.after is None else replace(query, after=None), route, *layout
+    )
     return plan if query.after is None else _beyond(plan, query.after)
 
 
-def _made(query: Query, route: ClassRoute, *given: Any) -> Plan:
+def _plan_on(query: Query, route: ClassRoute, *layout: Any) -> Plan:
     """Plan a query with the stores of its class's fragments, and the routes of what it joins."""
-    stores = dict(zip((fragment.system for fragment in route.fragments), given, strict=False))
+    stores = dict(zip((fragment.system for fragment in route.fragments), layout, strict=False))
     classes = (join.class_name for join in query.joins)
-    routes = dict(zip(classes, given[len(route.fragments) :], strict=True))
+    routes = dict(zip(classes, layout[len(route.fragments) :], strict=True))
     return _chosen(query, _Layout(route, stores.__getitem__, routes.__getitem__))
 
 
-_listing: Final = lru_cache(REMEMBERED)(_made)
-_remembered: Final = IdentityCache(_made, REMEMBERED)
+_cached_listing: Final = lru_cache(CACHED_PLANS)(_plan_on)
+_cached: Final = IdentityCache(_plan_on, CACHED_PLANS)
 
 
 def _beyond(plan: Plan, after: Position) -> Plan:
@@ -189,8 +191,8 @@ def _plan(query: Query, layout: _Layout) -> Plan:
     finding = [c for c in candidates if c.driver is route.anchor or _finds_all(c.pushdown.pushed)]
     best = min(finding, key=_cost) if len(finding) > 1 else finding[0]
     fields = _fields(query, route, best.driver, aliases)
-    found = None if fields is None else tuple(n for n in fields if n in best.driver.fields)
-    return replace(best, fields=fields, found=found)
+    read_there = None if fields is None else tuple(n for n in fields if n in best.driver.fields)
+    return replace(best, fields=fields, driver_fields=read_there)
 
 
 def _candidate(
@@ -230,8 +232,8 @@ def _candidate(
     plan = replace(plan, aggregated=_aggregates(plan, store))
     if not plan.limited:
         return plan
-    pages = shown(query, layout.route, store, others, bound, layout.route_of)
-    return replace(plan, shown=pages)
+    projection = projection_of(query, layout.route, store, others, bound, layout.route_of)
+    return replace(plan, projection=projection)
 
 
 def _aggregates(plan: Plan, store: Store) -> bool:
@@ -258,7 +260,7 @@ def _held(fragment: Fragment, path: Path) -> bool:
 
 
 def _finds_all(pushed: Filter | None) -> bool:
-    """Whether a fragment that need not hold a part of every object finds all that are looked for.
+    """Whether a fragment that need not have all objects finds all that are searched for.
 
     So it is if one of the conjuncts fails for an object that has nothing there.
     """
@@ -281,7 +283,7 @@ def _fields(
 ) -> tuple[str, ...] | None:
     """Return the fields that are needed: to answer, to order, to join and to evaluate.
 
-    What the driver has found is there, whether or not the other systems hold a part of it.
+    What the driver has found is there, whether or not the other systems have a fragment of it.
     """
     if query.fields is None and query.aggregate is None:
         return None

@@ -1,4 +1,4 @@
-"""Positions as JSON, for cursors; a missing value, a null and a value are told apart."""
+"""Positions as JSON, for cursors; a missing value, a null and a value differ."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from mediator.base.errors import Invalid, Location
 from mediator.model.query import Position
-from mediator.query.targets import Target
-from mediator.schema.mistakes import Misfit
+from mediator.query.paths import ResolvedPath
+from mediator.schema.errors import InvalidValue
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
-__all__ = ["read_position", "write_position"]
+__all__ = ["decode_position", "encode_position"]
 
 
-def write_position(levels: Sequence[Target], position: Position) -> list[Any]:
+def encode_position(levels: Sequence[ResolvedPath], position: Position) -> list[Any]:
     """Return a position as JSON: the id, then for each level an array with the value, if any."""
     pairs = zip(levels, position.values, strict=True)
     return [position.id, *(_written(level, value) for level, value in pairs)]
 
 
-def read_position(levels: Sequence[Target], json: Sequence[Any]) -> Position:
-    """Return the position that `write_position` wrote for the same levels.
+def decode_position(levels: Sequence[ResolvedPath], json: Sequence[Any]) -> Position:
+    """Return the position that `encode_position` wrote for the same levels.
 
     Raises:
         Invalid: A level was of another type when it was written.
@@ -31,16 +31,16 @@ def read_position(levels: Sequence[Target], json: Sequence[Any]) -> Position:
     pairs = zip(levels, values, strict=True)
     try:
         return Position(tuple([_read(level, value) for level, value in pairs]), id_)
-    except Misfit:
-        places = [Location("after", "belongs to a schema that is no more")]
-        raise Invalid("The cursor does not belong to this query.", locations=places) from None
+    except InvalidValue:
+        locations = [Location("after", "belongs to an earlier schema")]
+        raise Invalid("The cursor does not belong to this query.", locations=locations) from None
 
 
-def _written(level: Target, value: Value | MissingType) -> list[Any]:
+def _written(level: ResolvedPath, value: Value | MissingType) -> list[Any]:
     return [] if isinstance(value, MissingType) else [level.to_json(value)]
 
 
-def _read(level: Target, json: list[Any]) -> Value | MissingType:
+def _read(level: ResolvedPath, json: list[Any]) -> Value | MissingType:
     if not json:
         return MISSING
     value: Value = level.from_json(json[0])

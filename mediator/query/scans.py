@@ -69,7 +69,7 @@ def _advice(order: Sequence[OrderBy], route: ClassRoute, lacking: Sequence[str])
     index = f"an index on {' or '.join(lacking)}" if lacking else ""
     first = next((level.path for level in order[:1] if not level.descending), None)
     if first and first[0] in route.fragment_of.keys() - route.anchor.fields:
-        # Objects that have no part on the system of the order come first.
+        # Objects that have no fragment on the system of the order come first.
         exists = f'{{"exists": "{".".join(first)}"}} in the filter'
         return f"{index} with {exists}" if index else exists
     return index or "a filter that every object found must meet on an indexed field"

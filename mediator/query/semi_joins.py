@@ -103,14 +103,14 @@ def _nested(
     joins: Sequence[Join], fragments: Mapping[str, Fragment], filters: Mapping[str, Filter]
 ) -> tuple[SemiJoin, ...]:
     """Put each semi-join into that of the object that holds its reference."""
-    made: defaultdict[str, list[SemiJoin]] = defaultdict(list)
+    nested: defaultdict[str, list[SemiJoin]] = defaultdict(list)
     for join in reversed(joins):  # each comes after those that its reference needs
-        filter_, inner = filters.get(join.alias), tuple(made[join.alias])
+        filter_, inner = filters.get(join.alias), tuple(nested[join.alias])
         if filter_ is not None or inner:
             *outer, reference = join.reference
             semi = SemiJoin(reference, fragments[join.alias], filter_, inner)
-            made[outer[0] if outer else _OWN].append(semi)
-    return tuple(made[_OWN])
+            nested[outer[0] if outer else _OWN].append(semi)
+    return tuple(nested[_OWN])
 
 
 def _only_alias(part: Filter) -> str:
@@ -122,10 +122,10 @@ def _only_alias(part: Filter) -> str:
 def _inner(filter_: Filter) -> Filter:
     """Return a condition on a joined object as one on the object by itself."""
     match filter_:
-        case And(parts) | Or(parts):
-            return replace(filter_, parts=tuple(map(_inner, parts)))
-        case Not(part):
-            return Not(_inner(part))
+        case And(operands) | Or(operands):
+            return replace(filter_, operands=tuple(map(_inner, operands)))
+        case Not(operand):
+            return Not(_inner(operand))
     return replace(filter_, path=filter_.path[1:])
 
 

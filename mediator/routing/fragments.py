@@ -1,7 +1,7 @@
-"""From an operation to store calls: pure functions of the operation and its class's route.
+"""Planning store calls for an operation: pure functions of the operation and its route.
 
-Which systems a resource or an update touches depends on names only, so it is worked out once for
-each combination that occurs.
+Which systems a resource or an update touches depends on names only, so it is computed once for each
+combination of names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "resource_of",
 ]
 
-REMEMBERED_SHAPES = 4096
+CACHED_NAMES = 4096
 
 
 @immutable
@@ -52,50 +52,50 @@ class Resource:
     """What a read of an object, or of some of its fields, touches.
 
     Attributes:
-        parts: The fragments to read, the anchor first, each with the fields to read (None: all).
-        groups: The cache groups that the resource shows, in order.
+        fragments: The fragments to read, the anchor first, each with its fields (None: all).
+        groups: The cache groups of the resource, in order.
         anchored: Whether the anchor is read, so that it tells whether the object exists.
-        systems: The systems of the parts.
+        systems: The systems of the fragments.
     """
 
-    parts: tuple[tuple[Fragment, tuple[str, ...] | None], ...]
+    fragments: tuple[tuple[Fragment, tuple[str, ...] | None], ...]
     groups: tuple[str, ...]
     anchored: bool
     systems: tuple[str, ...]
 
 
-@lru_cache(REMEMBERED_SHAPES)
+@lru_cache(CACHED_NAMES)
 def resource_of(route: ClassRoute, fields: tuple[str, ...] | None) -> Resource:
     """Find what a read of `fields` touches; without them, or with none, the object's existence."""
     if fields is None:
         whole = tuple((fragment, None) for fragment in route.fragments)
         return Resource(whole, tuple(route.groups), True, _systems(route.fragments))
-    touched = _touched(route, fields)
-    parts = tuple((f, tuple(name for name in fields if name in f.fields)) for f in touched)
+    touched = _fragments_of(route, fields)
+    fragments = tuple((f, tuple(name for name in fields if name in f.fields)) for f in touched)
     groups = tuple(sorted({route.group_of[name] for name in fields}))
-    return Resource(parts, groups, touched[0] is route.anchor, _systems(touched))
+    return Resource(fragments, groups, touched[0] is route.anchor, _systems(touched))
 
 
 def reaching(
     route: ClassRoute, fields: tuple[str, ...] | None, fragment: Fragment
 ) -> tuple[str, ...] | None:
     """Return fields, with one more if reading them would leave a fragment alone; None: all."""
-    if fields is None or any(part is fragment for part, _ in resource_of(route, fields).parts):
+    if fields is None or any(f is fragment for f, _ in resource_of(route, fields).fragments):
         return fields
     more = next(iter(fragment.fields), None)
     return None if more is None else tuple(sorted({*fields, more}))
 
 
 def resource_groups(route: ClassRoute, fields: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Name the cache groups that a resource shows, in order; all of them without `fields`."""
+    """Name the cache groups of a resource, in order; all of them without `fields`."""
     return resource_of(route, fields).groups
 
 
 def plan_read(route: ClassRoute, operation: Get) -> tuple[Read, ...]:
-    """Plan one read for each system that holds a part of the resource; the anchor first."""
+    """Plan one read for each system that has a fragment of the resource; the anchor first."""
     id_ = operation.id
-    parts = resource_of(route, operation.fields).parts
-    return tuple([Read(fragment, id_, fields) for fragment, fields in parts])
+    fragments = resource_of(route, operation.fields).fragments
+    return tuple([Read(fragment, id_, fields) for fragment, fields in fragments])
 
 
 def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]) -> Steps:
@@ -103,9 +103,10 @@ def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str
 
     Args:
         route: Where the class lives.
-        operation: A create, put, update or delete; a revision is planned as the update it computes.
+        operation: A create, put, update or delete; a `ReadModifyWrite` is planned as the update it
+            computes.
         expect: Versions that the groups must have; those on the first step's system are compared by
-            it. Of a write over several systems they are looked at beforehand.
+            it. Joint writes have checked them under their intents.
     """
     match operation:
         case Update():
@@ -126,12 +127,12 @@ def _systems(fragments: Iterable[Fragment]) -> tuple[str, ...]:
     return tuple(fragment.system for fragment in fragments)
 
 
-def _touched(route: ClassRoute, fields: Iterable[str]) -> tuple[Fragment, ...]:
+def _fragments_of(route: ClassRoute, fields: Iterable[str]) -> tuple[Fragment, ...]:
     holders = {route.fragment_of[name] for name in fields}
     return tuple(f for f in route.fragments if f in holders) or (route.anchor,)
 
 
-@lru_cache(REMEMBERED_SHAPES)
+@lru_cache(CACHED_NAMES)
 def _changed(
     route: ClassRoute, names: tuple[str, ...]
 ) -> tuple[tuple[Fragment, tuple[str, ...]], ...]:
@@ -139,7 +140,7 @@ def _changed(
     groups = dict.fromkeys(route.group_of[name] for name in names)
     return tuple(
         (fragment, tuple(group for group in groups if group in fragment.groups))
-        for fragment in _touched(route, names)
+        for fragment in _fragments_of(route, names)
     )
 
 
@@ -157,19 +158,19 @@ def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values
 
 def _whole(route: ClassRoute, operation: Create | Put) -> list[Write]:
     if len(route.fragments) == 1:
-        return [_decisive(route.anchor, operation, operation.values)]
+        return [_conditional(route.anchor, operation, operation.values)]
     writes = []
     for fragment in route.fragments:
         values = {k: v for k, v in operation.values.items() if k in fragment.fields}
         if fragment is route.anchor:
-            writes.append(_decisive(fragment, operation, values))
+            writes.append(_conditional(fragment, operation, values))
         else:
             writes.append(_base(fragment, operation, WriteKind.REPLACE, values))
     return writes
 
 
-def _decisive(fragment: Fragment, operation: Create | Put, values: Values) -> Write:
-    """Plan the step that checks whether the object may or must be there."""
+def _conditional(fragment: Fragment, operation: Create | Put, values: Values) -> Write:
+    """Plan the write that checks whether the object may or must exist."""
     present = operation.condition.present
     if isinstance(operation, Create) or present is False:
         return _base(fragment, operation, WriteKind.CREATE, values)
@@ -183,10 +184,10 @@ def _update(route: ClassRoute, operation: Update) -> list[Write]:
         fragment, groups = changed[0]
         values, unset, operators = operation.values, operation.unset, operation.operators
         return [_update_of(fragment, groups, operation, values, unset, operators)]
-    return [_part_of_update(fragment, groups, operation) for fragment, groups in changed]
+    return [_update_fragment(fragment, groups, operation) for fragment, groups in changed]
 
 
-def _part_of_update(fragment: Fragment, groups: tuple[str, ...], operation: Update) -> Write:
+def _update_fragment(fragment: Fragment, groups: tuple[str, ...], operation: Update) -> Write:
     here = fragment.fields
     values = {k: v for k, v in operation.values.items() if k in here}
     unset = tuple([k for k in operation.unset if k in here])

@@ -1,6 +1,6 @@
-"""How fresh a read has to be, and whether the primary is fresh enough for it.
+"""How fresh a read has to be, and whether the view is fresh enough for it.
 
-The primary answers what would otherwise take several systems, as long as its copies are known to be
+The view answers what would otherwise take several systems, as long as its copies are known to be
 within the bound. Where they are not, the systems are read: never anything older than was asked for.
 """
 
@@ -14,55 +14,70 @@ from mediator.model.operations import Outcome
 from mediator.routing.fragments import resource_of
 from mediator.routing.model import ClassRoute
 
-__all__ = ["ANY", "STRONG", "WHOLE", "Staleness", "Wish", "bound_of", "has_seen", "is_for_primary"]
+__all__ = [
+    "ANY",
+    "STRONG",
+    "WHOLE",
+    "ReadPreference",
+    "Staleness",
+    "bound_of",
+    "has_reached",
+    "is_for_view",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReadPreference:
     """What a reader asks of freshness.
 
     Attributes:
-        consistency: ``strong``: as the systems hold it now. ``primary``: from the primary, even if
-            one system could answer by itself. None: whatever serves best.
+        consistency: ``strong``: as the systems hold it now. ``bounded``: from the materialised
+            view, even if one system could answer by itself. None: whatever serves best.
         max_staleness_s: How old the answer may be; the schema's bound holds in any case.
         at_least: Versions that the groups of some objects must have reached, by class and id.
         whole: Whether writes over several systems that are under way are resolved first, so that no
             answer shows a part of one.
     """
 
-    consistency: Literal["strong", "primary"] | None = None
+    consistency: Literal["strong", "bounded"] | None = None
     max_staleness_s: float | None = None
     at_least: Mapping[tuple[str, str], Mapping[str, int]] | None = None
     whole: bool = False
 
 
-ANY = Wish()
-STRONG = Wish("strong")
-WHOLE = Wish("strong", whole=True)
+ANY = ReadPreference()
+STRONG = ReadPreference("strong")
+WHOLE = ReadPreference("strong", whole=True)
 
 
 class Staleness(Protocol):
-    """Knows how old the copies in the primary may be."""
+    """Knows how old the copies in the view may be."""
 
     def measured_s(self, route: ClassRoute, id_: str | None = None) -> float | None:
         """Return the age of an object's copy at most, or of any of the class; None: not known."""
 
 
-def bound_of(staleness_s: float, wish: Wish) -> float:
-    """Return how old an answer of the primary may be; `staleness_s` is the schema's bound."""
-    return staleness_s if wish.max_staleness_s is None else min(staleness_s, wish.max_staleness_s)
+def bound_of(staleness_s: float, preference: ReadPreference) -> float:
+    """Return how old an answer of the view may be; `staleness_s` is the schema's bound."""
+    return (
+        staleness_s
+        if preference.max_staleness_s is None
+        else min(staleness_s, preference.max_staleness_s)
+    )
 
 
-def is_for_primary(route: ClassRoute, fields: tuple[str, ...] | None, wish: Wish) -> bool:
-    """Whether a read of an object's fields should be tried at the primary."""
-    if route.copy is None or wish.consistency == "strong":
+def is_for_view(
+    route: ClassRoute, fields: tuple[str, ...] | None, preference: ReadPreference
+) -> bool:
+    """Whether a read of an object's fields should be tried at the view."""
+    if route.copy is None or preference.consistency == "strong":
         return False
-    return wish.consistency == "primary" or len(resource_of(route, fields).parts) > 1
+    return preference.consistency == "bounded" or len(resource_of(route, fields).fragments) > 1
 
 
-def has_seen(outcome: Outcome, wish: Wish, class_name: str) -> bool:
+def has_reached(outcome: Outcome, preference: ReadPreference, class_name: str) -> bool:
     """Whether a copy has the versions that the reader has seen of this object."""
-    seen = (wish.at_least or {}).get((class_name, outcome.id), {})
+    seen = (preference.at_least or {}).get((class_name, outcome.id), {})
     return all(
         (outcome.versions.get(group) or 0) >= version
         for group, version in seen.items()

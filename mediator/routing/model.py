@@ -22,8 +22,8 @@ class ClassRoute:
         schema: The class.
         schema_version: Its version.
         fragments: One for each system that holds a part; the one of the anchor group comes first.
-        copy: What the primary holds of the class: a copy of whole objects, kept up by the
-            materialiser; None if the database has no primary.
+        copy: What the view holds of the class: a copy of whole objects, kept up by the
+            materialiser; None if the database has no view.
     """
 
     schema: ClassSchema
@@ -37,8 +37,8 @@ class ClassRoute:
         return self.fragments[0]
 
     @cached_property
-    def primary(self) -> ClassRoute | None:
-        """The route of reads that the primary may answer, if there is one."""
+    def view(self) -> ClassRoute | None:
+        """The route of reads that the view may answer, if there is one."""
         copy = self.copy
         return None if copy is None else ClassRoute(self.schema, self.schema_version, (copy,))
 

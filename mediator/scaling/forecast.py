@@ -2,7 +2,7 @@
 
 The slope is the median of the slopes of all pairs of minutes (Theil 1950, Sen 1968): up to 29 % of
 the minutes may be anything at all without moving it far. So a spike is no trend, and neither is a
-load that goes up and down every five minutes (papers/wattdb, section 7).
+load that goes up and down every five minutes (docs/papers/wattdb.md, section 7).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words of scaling advice."""
+"""The values of scaling advice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Where utilisation is to stay (papers/wattdb, section 2: rules 3 and 4).
+    """Where utilisation is to stay (docs/papers/wattdb.md, section 2: rules 3 and 4).
 
     Attributes:
         low: Capacity is to spare if the mean over the window is below.

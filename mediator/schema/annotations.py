@@ -1,4 +1,4 @@
-"""Annotations: what an application needs of a node of its schema (papers/ppm, table 1)."""
+"""Annotations: what an application needs of a node of its schema (docs/papers/ppm.md, table 1)."""
 
 from __future__ import annotations
 

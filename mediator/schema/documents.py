@@ -12,9 +12,9 @@ from math import isfinite
 from typing import Any
 
 from mediator.base.errors import Location
-from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MISTAKES_TOLD
-from mediator.schema.mistakes import Misfit, places_below, token
-from mediator.schema.scalars import text_mistake
+from mediator.schema.errors import InvalidValue, locations_below, token
+from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MAX_ERRORS
+from mediator.schema.scalars import text_error
 
 __all__ = ["document"]
 
@@ -26,11 +26,11 @@ def document(raw: Any) -> dict[str, Any]:
         A copy that shares nothing mutable with `raw`, in canonical form.
 
     Raises:
-        Misfit: It is no object, is deeper than `DOCUMENT_DEPTH`, or holds something that not every
-            store can keep: integers beyond 64 bits, NUL, lone surrogates, empty keys.
+        InvalidValue: It is no object, is deeper than `DOCUMENT_DEPTH`, or holds something that not
+            every store can keep: integers beyond 64 bits, NUL, lone surrogates, empty keys.
     """
     if type(raw) is not dict:
-        raise Misfit("must be an object")
+        raise InvalidValue("must be an object")
     return _object(raw, 1)
 
 
@@ -48,24 +48,24 @@ def _json(raw: Any, depth: int) -> Any:
         return _array(raw, depth + 1)
     if raw is None or kind is bool:
         return raw
-    raise Misfit("must be JSON")
+    raise InvalidValue("must be JSON")
 
 
 def _text(raw: str) -> str:
-    if (mistake := text_mistake(raw)) is not None:
-        raise Misfit(mistake)
+    if (error := text_error(raw)) is not None:
+        raise InvalidValue(error)
     return raw
 
 
 def _integer(raw: int) -> int:
     if not INTEGER_MIN <= raw <= INTEGER_MAX:
-        raise Misfit("must be between -2^63 and 2^63 - 1")
+        raise InvalidValue("must be between -2^63 and 2^63 - 1")
     return raw
 
 
 def _number(raw: float) -> int | float:
     if not isfinite(raw):
-        raise Misfit("must be a finite number")
+        raise InvalidValue("must be a finite number")
     if raw.is_integer() and INTEGER_MIN <= raw <= INTEGER_MAX:
         return int(raw)
     return raw
@@ -79,8 +79,8 @@ def _object(raw: dict[str, Any], depth: int) -> dict[str, Any]:
         # Caught one by one: a second pass at every level would take 2^depth steps.
         try:
             result[_key(key)] = _json(member, depth)
-        except Misfit as misfit:
-            _note(locations, token(str(key)), misfit)
+        except InvalidValue as error:
+            _note(locations, token(str(key)), error)
     _raise(locations)
     return result
 
@@ -92,28 +92,28 @@ def _array(raw: list[Any], depth: int) -> list[Any]:
     for index, element in enumerate(raw):
         try:
             result.append(_json(element, depth))
-        except Misfit as misfit:
-            _note(locations, f"/{index}", misfit)
+        except InvalidValue as error:
+            _note(locations, f"/{index}", error)
     _raise(locations)
     return result
 
 
 def _key(key: Any) -> str:
     if type(key) is not str or not key:
-        raise Misfit("must have a name that is not empty")
+        raise InvalidValue("must have a name that is not empty")
     return _text(key)
 
 
 def _check_depth(depth: int) -> None:
     if depth > DOCUMENT_DEPTH:
-        raise Misfit(f"must not be nested deeper than {DOCUMENT_DEPTH}")
+        raise InvalidValue(f"must not be nested deeper than {DOCUMENT_DEPTH}")
 
 
-def _note(locations: list[Location], pointer: str, misfit: Misfit) -> None:
-    if len(locations) < MISTAKES_TOLD:
-        locations += places_below(pointer, misfit)
+def _note(locations: list[Location], pointer: str, error: InvalidValue) -> None:
+    if len(locations) < MAX_ERRORS:
+        locations += locations_below(pointer, error)
 
 
 def _raise(locations: Iterable[Location]) -> None:
     if locations:
-        raise Misfit(locations=locations)
+        raise InvalidValue(locations=locations)

@@ -1,4 +1,4 @@
-"""What may be the id of an object (DESIGN, section 4)."""
+"""What may be the id of an object (docs/design.md, "Names and ids")."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 from mediator.base.errors import Invalid, Location
 from mediator.schema.limits import ID_BYTES
 
-__all__ = ["check_id", "id_mistake"]
+__all__ = ["check_id", "id_error"]
 
 _REFUSED = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def id_mistake(text: str) -> str | None:
+def id_error(text: str) -> str | None:
     """Say what is wrong with an id, or None."""
     if not text:
         return "must not be empty"
@@ -39,6 +39,6 @@ def check_id(text: str, pointer: str = "id") -> str:
         Invalid: It is not 1-512 bytes of UTF-8 without `/` and control characters (C0, DEL, C1),
             or it is `.` or `..`.
     """
-    if (mistake := id_mistake(text)) is not None:
-        raise Invalid(f"The id {mistake}.", locations=[Location(pointer, mistake)])
+    if (error := id_error(text)) is not None:
+        raise Invalid(f"The id {error}.", locations=[Location(pointer, error)])
     return text

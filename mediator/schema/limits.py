@@ -20,8 +20,8 @@ __all__ = [
     "INTEGER_MAX",
     "INTEGER_MIN",
     "MAP_KEY_BYTES",
+    "MAX_ERRORS",
     "MAX_LENGTH",
-    "MISTAKES_TOLD",
     "OBJECT_TTL_MAX_S",
     "UTILITY_POINTS",
 ]
@@ -61,5 +61,5 @@ DOCUMENT_DEPTH: Final = 32
 ID_BYTES: Final = 512
 MAP_KEY_BYTES: Final = 512
 
-MISTAKES_TOLD: Final = 100
+MAX_ERRORS: Final = 100
 """Mistakes that one answer names; what is wrong more often is not told more often."""

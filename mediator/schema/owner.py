@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mediator.schema.reading import Node
+from mediator.schema.json_node import Node
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType
 
@@ -20,20 +20,20 @@ def check_owner(schema: ClassSchema, node: Node) -> None:
         return
     field = schema.fields.get(schema.owner_field)
     if field is None:
-        node["owner_field"].wrong("is no field of this class")
+        node["owner_field"].error("is no field of this class")
     else:
         _check_field(field, node["fields"][field.name])
     if schema.cache.visibility != "none":
         # Caches know no owners, and the sketch that keeps them true tells of everybody's objects.
-        node["cache"]["visibility"].wrong("must be none, because of owner_field")
+        node["cache"]["visibility"].error("must be none, because of owner_field")
 
 
 def _check_field(field: Field, node: Node) -> None:
     if field.type is not FieldType.STRING:
-        node["type"].wrong("must be string, because objects are owned by it")
+        node["type"].error("must be string, because objects are owned by it")
     if not field.required:
-        node["required"].wrong("must be true, because objects are owned by it")
+        node["required"].error("must be true, because objects are owned by it")
     if not field.index:
-        node["index"].wrong("must be true, because every query asks for it")
+        node["index"].error("must be true, because every query asks for it")
     if field.group is not None:
-        node["group"].wrong("must be main, because it lives and dies with the object")
+        node["group"].error("must be main, because it lives and dies with the object")

@@ -7,7 +7,10 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from mediator.base.errors import Location, SchemaInvalid
-from mediator.base.offload import give_way
+from mediator.base.offload import throttle
+from mediator.schema.annotation_parser import read_annotations
+from mediator.schema.errors import InvalidValue, invalid
+from mediator.schema.json_node import FIELD_NAME, NAME, POSITIVE, Node
 from mediator.schema.limits import (
     CACHE_COST_MAX,
     CACHE_COST_MIN,
@@ -17,10 +20,7 @@ from mediator.schema.limits import (
     MAX_LENGTH,
     OBJECT_TTL_MAX_S,
 )
-from mediator.schema.mistakes import Misfit, invalid
 from mediator.schema.owner import check_owner
-from mediator.schema.reading import FIELD_NAME, NAME, POSITIVE, Node
-from mediator.schema.requirements import read_annotations
 from mediator.schema.tree import (
     MAIN_GROUP,
     MISSING,
@@ -29,9 +29,9 @@ from mediator.schema.tree import (
     ClassSchema,
     DefaultSystem,
     Field,
+    MaterialisedView,
     MissingType,
     Mode,
-    Primary,
     Schema,
     Visibility,
 )
@@ -43,7 +43,7 @@ __all__ = ["RESERVED_CLASSES", "parse_schema"]
 RESERVED_CLASSES: Final = frozenset(
     {"batch", "transactions", "sketch", "changes", "jobs", "streams", "flows", "views", "query"}
 )
-"""Names of database-level routes, which no class may take (DESIGN, section 4)."""
+"""Names of database-level routes, which no class may take (docs/design.md, "Names and ids")."""
 
 _CONTAINERS = frozenset({FieldType.LIST, FieldType.SET, FieldType.MAP})
 _OF_A_CLASS = (
@@ -77,25 +77,25 @@ def parse_schema(database: str, document: Any) -> Schema:
     Raises:
         SchemaInvalid: With the JSON pointer of every mistake.
     """
-    mistakes: list[Location] = []
+    errors: list[Location] = []
     if not NAME.fullmatch(database):
-        mistakes.append(Location("database", f"must be named like {NAME.pattern}"))
+        errors.append(Location("database", f"must be named like {NAME.pattern}"))
     if database == SCRATCH_DATABASE:
-        mistakes.append(Location("database", f"{database} is a reserved name"))
-    schema = _schema(database, Node(document, "", mistakes))
-    if mistakes:
-        raise invalid(mistakes, SchemaInvalid)
+        errors.append(Location("database", f"{database} is a reserved name"))
+    schema = _schema(database, Node(document, "", errors))
+    if errors:
+        raise invalid(errors, SchemaInvalid)
     return schema
 
 
 def _schema(database: str, node: Node) -> Schema:
-    node.shape("mode", "primary", "default", "annotations", "classes")
+    node.shape("mode", "materialised_view", "default", "annotations", "classes")
     known = node["classes"].value
     classes = frozenset(known) if isinstance(known, dict) else frozenset()
     return Schema(
         database=database,
         mode=node["mode"].choice(Mode) or Mode.MIXED,
-        primary=_primary(node["primary"]),
+        materialised_view=_materialised_view(node["materialised_view"]),
         default=_default_system(node["default"]),
         annotations=read_annotations(node["annotations"], "database"),
         classes={
@@ -105,13 +105,13 @@ def _schema(database: str, node: Node) -> Schema:
     )
 
 
-def _primary(node: Node) -> Primary:
+def _materialised_view(node: Node) -> MaterialisedView:
     if not node.given:
-        return Primary()
+        return MaterialisedView()
     node.shape("system", "staleness_s")
-    return Primary(
+    return MaterialisedView(
         system=_system(node["system"]),
-        staleness_s=node["staleness_s"].number(Primary().staleness_s, least=POSITIVE),
+        staleness_s=node["staleness_s"].number(MaterialisedView().staleness_s, least=POSITIVE),
     )
 
 
@@ -125,7 +125,7 @@ def _system(node: Node) -> str | None:
 
 def _class(name: str, node: Node, classes: frozenset[str]) -> ClassSchema:
     if name in RESERVED_CLASSES:
-        node.wrong(f"{name} is a reserved name")
+        node.error(f"{name} is a reserved name")
     node.shape(*_OF_A_CLASS)
     owner = node["owner_field"]
     schema = ClassSchema(
@@ -169,9 +169,9 @@ def _ttl(node: Node) -> float | None:
 
 
 def _field(name: str, node: Node, classes: frozenset[str]) -> Field:
-    give_way()
+    throttle()
     if name == "id":
-        node.wrong("id is a reserved name")
+        node.error("id is a reserved name")
     node.shape(*_OPTIONAL, required=("type",))
     type_ = node["type"].choice(FieldType)
     field = Field(
@@ -207,12 +207,12 @@ def _items(node: Node, type_: FieldType) -> FieldType | None:
         _forbid(node, type_)
         return None
     if not node.given:
-        node.wrong(f"is required for type {type_}")
+        node.error(f"is required for type {type_}")
         return None
     items = node.choice(FieldType)
     if items is None or items in _ITEMS[type_]:
         return items
-    node.wrong(f"must be one of {', '.join(sorted(_ITEMS[type_]))} for type {type_}")
+    node.error(f"must be one of {', '.join(sorted(_ITEMS[type_]))} for type {type_}")
     return None
 
 
@@ -221,10 +221,10 @@ def _target(node: Node, type_: FieldType, classes: frozenset[str]) -> str | None
         _forbid(node, type_)
         return None
     if not node.given:
-        node.wrong("is required for a reference")
+        node.error("is required for a reference")
     target = node.name()
     if target is not None and target not in classes:
-        node.wrong(f"there is no class {target}")
+        node.error(f"there is no class {target}")
     return target
 
 
@@ -238,13 +238,13 @@ def _max_length(node: Node, type_: FieldType) -> int | None:
 def _index(node: Node, type_: FieldType) -> bool:
     index = node.boolean()
     if index and type_ not in SCALARS:
-        node.wrong(f"type {type_} has no order to index")
+        node.error(f"type {type_} has no order to index")
     return index
 
 
 def _forbid(node: Node, type_: FieldType) -> None:
     if node.given:
-        node.wrong(f"has no meaning for type {type_}")
+        node.error(f"has no meaning for type {type_}")
 
 
 def _default(node: Node, field: Field) -> Value | MissingType:
@@ -252,13 +252,13 @@ def _default(node: Node, field: Field) -> Value | MissingType:
         return MISSING
     if node.value is None:
         if field.required:
-            node.wrong("must not be null, because the field is required")
+            node.error("must not be null, because the field is required")
         return None
     try:
         value: Value = decoder(field)(node.value)
-    except Misfit as misfit:
-        for place in misfit.locations:
-            below = Node(node.value, node.pointer + place.pointer, node.mistakes)
-            below.wrong(place.detail)
+    except InvalidValue as error:
+        for place in error.locations:
+            below = Node(node.value, node.pointer + place.pointer, node.errors)
+            below.error(place.detail)
         return MISSING
     return value

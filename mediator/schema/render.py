@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, Utility
 from mediator.schema.tree import MAIN_GROUP, ClassSchema, Field, MissingType, Schema
 from mediator.schema.types import Value
@@ -22,7 +22,7 @@ def schema_document(schema: Schema) -> dict[str, Any]:
     """
     return {
         "mode": schema.mode.value,
-        "primary": asdict(schema.primary),
+        "materialised_view": asdict(schema.materialised_view),
         "default": asdict(schema.default),
         "annotations": _annotations(schema.annotations),
         "classes": {name: _class(member) for name, member in schema.classes.items()},
@@ -36,7 +36,7 @@ def _class(schema: ClassSchema) -> dict[str, Any]:
         "require_if_match": schema.require_if_match,
         "ttl_s": schema.ttl_s,
         "owner_field": schema.owner_field,
-        "fields": {name: _field(field) for name, field in paced(schema.fields.items())},
+        "fields": {name: _field(field) for name, field in throttled(schema.fields.items())},
     }
 
 

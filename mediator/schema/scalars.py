@@ -1,6 +1,6 @@
 """Scalar values between JSON and Python: one decoder and at most one encoder for each type.
 
-A decoder takes parsed JSON and returns the Python form, or raises `Misfit`.
+A decoder takes parsed JSON and returns the Python form, or raises `InvalidValue`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from decimal import (
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
-from mediator.schema.ids import id_mistake
+from mediator.schema.errors import InvalidValue
+from mediator.schema.ids import id_error
 from mediator.schema.limits import (
     DECIMAL_DIGITS,
     DECIMAL_MAX_EXPONENT,
@@ -31,7 +32,6 @@ from mediator.schema.limits import (
     INTEGER_MAX,
     INTEGER_MIN,
 )
-from mediator.schema.mistakes import Misfit
 from mediator.schema.types import FieldType
 
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
     "canonical_decimal",
     "decimal_text",
     "string_decoder",
-    "text_mistake",
+    "text_error",
     "timestamp_text",
 ]
 
@@ -73,7 +73,7 @@ _TIMESTAMP = re.compile(
 )
 
 
-def text_mistake(text: str) -> str | None:
+def text_error(text: str) -> str | None:
     """Say why a text cannot be kept, or None.
 
     PostgreSQL holds no NUL, and lone surrogates have no UTF-8: refused for every store, so that
@@ -90,8 +90,8 @@ def text_mistake(text: str) -> str | None:
 
 
 def _check_text(text: str) -> None:
-    if (mistake := text_mistake(text)) is not None:
-        raise Misfit(mistake)
+    if (error := text_error(text)) is not None:
+        raise InvalidValue(error)
 
 
 def string_decoder(longest: int = sys.maxsize) -> Decoder:
@@ -99,9 +99,9 @@ def string_decoder(longest: int = sys.maxsize) -> Decoder:
 
     def string(raw: Any) -> str:
         if type(raw) is not str:
-            raise Misfit("must be a string")
+            raise InvalidValue("must be a string")
         if len(raw) > longest:
-            raise Misfit(f"must be at most {longest} characters long")
+            raise InvalidValue(f"must be at most {longest} characters long")
         if not raw.isascii() or "\0" in raw:
             _check_text(raw)
         return raw
@@ -114,16 +114,16 @@ def binary_decoder(longest: int = sys.maxsize) -> Decoder:
 
     def binary(raw: Any) -> bytes:
         if type(raw) is not str:
-            raise Misfit("must be a string of base64")
+            raise InvalidValue("must be a string of base64")
         try:
             value = b64decode(raw, validate=True)
         except ValueError:
-            raise Misfit("must be padded base64") from None
+            raise InvalidValue("must be padded base64") from None
         # Section 3.5: bits after the end would give one value several spellings.
         if binary_text(value) != raw:
-            raise Misfit("must be canonical base64")
+            raise InvalidValue("must be canonical base64")
         if len(value) > longest:
-            raise Misfit(f"must be at most {longest} bytes long")
+            raise InvalidValue(f"must be at most {longest} bytes long")
         return value
 
     return binary
@@ -131,34 +131,34 @@ def binary_decoder(longest: int = sys.maxsize) -> Decoder:
 
 def _integer(raw: Any) -> int:
     if type(raw) is not int:
-        raise Misfit("must be an integer")
+        raise InvalidValue("must be an integer")
     if not INTEGER_MIN <= raw <= INTEGER_MAX:
-        raise Misfit("must be between -2^63 and 2^63 - 1")
+        raise InvalidValue("must be between -2^63 and 2^63 - 1")
     return raw
 
 
 def _float(raw: Any) -> float:
     if type(raw) is not float and type(raw) is not int:
-        raise Misfit("must be a number")
+        raise InvalidValue("must be a number")
     try:
         value = float(raw)
     except OverflowError:
-        raise Misfit("must be a finite double") from None
+        raise InvalidValue("must be a finite double") from None
     if not isfinite(value):
-        raise Misfit("must be a finite double")
+        raise InvalidValue("must be a finite double")
     # -0.0 becomes 0.0: the two are equal, yet stores differ in which of them they give back.
     return value + 0.0
 
 
 def _decimal(raw: Any) -> Decimal:
     if type(raw) is not str:
-        raise Misfit("must be a string with a decimal number")
+        raise InvalidValue("must be a string with a decimal number")
     if len(raw) > DECIMAL_TEXT_LENGTH or not _DECIMAL.fullmatch(raw):
-        raise Misfit("must be a decimal number such as -12.50 or 1E+40")
+        raise InvalidValue("must be a decimal number such as -12.50 or 1E+40")
     try:
         return canonical_decimal(DECIMAL128.create_decimal(raw))
     except ArithmeticError:
-        raise Misfit(
+        raise InvalidValue(
             f"must have at most {DECIMAL_DIGITS} significant digits and an exponent from"
             f" {DECIMAL_MIN_EXPONENT} to {DECIMAL_MAX_EXPONENT}"
         ) from None
@@ -166,26 +166,26 @@ def _decimal(raw: Any) -> Decimal:
 
 def _boolean(raw: Any) -> bool:
     if type(raw) is not bool:
-        raise Misfit("must be true or false")
+        raise InvalidValue("must be true or false")
     return raw
 
 
 def _timestamp(raw: Any) -> datetime:
     if type(raw) is not str:
-        raise Misfit("must be a string with a time")
+        raise InvalidValue("must be a string with a time")
     if not _TIMESTAMP.fullmatch(raw):
-        raise Misfit("must be a time as in RFC 3339, with offset, microseconds at most")
+        raise InvalidValue("must be a time as in RFC 3339, with offset, microseconds at most")
     try:
         return datetime.fromisoformat(raw.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Misfit("must be a time that exists, from year 1 to 9999") from None
+        raise InvalidValue("must be a time that exists, from year 1 to 9999") from None
 
 
 def _reference(raw: Any) -> str:
     if type(raw) is not str:
-        raise Misfit("must be a string with an id")
-    if (mistake := id_mistake(raw)) is not None:
-        raise Misfit(mistake)
+        raise InvalidValue("must be a string with an id")
+    if (error := id_error(raw)) is not None:
+        raise InvalidValue(error)
     return raw
 
 

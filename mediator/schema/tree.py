@@ -18,9 +18,9 @@ __all__ = [
     "ClassSchema",
     "DefaultSystem",
     "Field",
+    "MaterialisedView",
     "MissingType",
     "Mode",
-    "Primary",
     "Schema",
 ]
 
@@ -45,7 +45,7 @@ MISSING: Final = MissingType()
 
 
 class Mode(StrEnum):
-    """How far placement may go (papers/ppm, operating modes)."""
+    """How far placement may go (docs/papers/ppm.md, operating modes)."""
 
     MIXED = "mixed"
     MICROBATCHED = "microbatched"
@@ -54,7 +54,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Primary:
+class MaterialisedView:
     """Where whole objects are materialised, and how late at most (seconds)."""
 
     system: str | None = None
@@ -124,6 +124,6 @@ class Schema:
     database: str
     classes: Mapping[str, ClassSchema]
     mode: Mode = Mode.MIXED
-    primary: Primary = field(default_factory=Primary)
+    materialised_view: MaterialisedView = field(default_factory=MaterialisedView)
     default: DefaultSystem = field(default_factory=DefaultSystem)
     annotations: tuple[Annotation, ...] = ()

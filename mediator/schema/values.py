@@ -1,6 +1,6 @@
 """The codec between JSON and Python forms of values, compiled once for each class.
 
-It runs for every request, so it looks for mistakes only where decoding fails, and copies only what
+It runs for every request, so it looks for errors only where decoding fails, and copies only what
 is written differently in JSON.
 """
 
@@ -13,8 +13,14 @@ from typing import Any
 
 from mediator.base.errors import Location
 from mediator.schema.documents import document
+from mediator.schema.errors import (
+    InvalidValue,
+    invalid,
+    locations_below,
+    raise_errors,
+    token,
+)
 from mediator.schema.limits import MAP_KEY_BYTES
-from mediator.schema.mistakes import Misfit, gather, invalid, places_below, token
 from mediator.schema.scalars import (
     SCALAR_DECODERS,
     SCALAR_ENCODERS,
@@ -22,7 +28,7 @@ from mediator.schema.scalars import (
     Encoder,
     binary_decoder,
     string_decoder,
-    text_mistake,
+    text_error,
 )
 from mediator.schema.tree import ClassSchema, Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
@@ -33,7 +39,7 @@ _MUTABLE = frozenset({list, dict})
 
 
 def decoder(field: Field) -> Decoder:
-    """Return the function that decodes values of a field, null excepted, or raises `Misfit`."""
+    """Return the decoder of a field; null is left out. It raises `InvalidValue`."""
     longest = sys.maxsize if field.max_length is None else field.max_length
     match field.type:
         case FieldType.STRING:
@@ -73,21 +79,21 @@ def encoder(field: Field) -> Encoder | None:
 def map_key(raw: Any) -> str:
     """Decode the key of a map."""
     if type(raw) is not str or not raw:
-        raise Misfit("must have a key that is not empty")
-    if (mistake := text_mistake(raw)) is not None:
-        raise Misfit(mistake)
+        raise InvalidValue("must have a key that is not empty")
+    if (error := text_error(raw)) is not None:
+        raise InvalidValue(error)
     if len(raw) > MAP_KEY_BYTES or len(raw.encode()) > MAP_KEY_BYTES:
-        raise Misfit(f"must have a key of at most {MAP_KEY_BYTES} bytes")
+        raise InvalidValue(f"must have a key of at most {MAP_KEY_BYTES} bytes")
     return raw
 
 
 def _elements(raw: Any, item: Decoder) -> list[Any]:
     if type(raw) is not list:
-        raise Misfit("must be an array")
+        raise InvalidValue("must be an array")
     try:
         return [item(element) for element in raw]
-    except Misfit:
-        gather(((f"/{index}", element) for index, element in enumerate(raw)), item)
+    except InvalidValue:
+        raise_errors(((f"/{index}", element) for index, element in enumerate(raw)), item)
 
 
 def _list_decoder(item: Decoder, longest: int) -> Decoder:
@@ -114,11 +120,11 @@ def _map_decoder(item: Decoder, longest: int) -> Decoder:
 
     def decode(raw: Any) -> dict[str, Any]:
         if type(raw) is not dict:
-            raise Misfit("must be an object")
+            raise InvalidValue("must be an object")
         try:
             value = dict(map(entry, raw.items()))
-        except Misfit:
-            gather(((token(str(member[0])), member) for member in raw.items()), entry)
+        except InvalidValue:
+            raise_errors(((token(str(member[0])), member) for member in raw.items()), entry)
         _check_length(value, longest)
         return value
 
@@ -127,7 +133,7 @@ def _map_decoder(item: Decoder, longest: int) -> Decoder:
 
 def _check_length(value: list[Any] | dict[str, Any], longest: int) -> None:
     if len(value) > longest:
-        raise Misfit(f"must have at most {longest} elements")
+        raise InvalidValue(f"must have at most {longest} elements")
 
 
 class Codec:
@@ -135,7 +141,7 @@ class Codec:
 
     Attributes:
         names: The fields, sorted.
-        decoders: For each field the function that decodes its values, or raises `Misfit`.
+        decoders: For each field the function that decodes its values, or raises `InvalidValue`.
         items: The same for the items of lists, sets and maps.
         nullable: The fields that take null: all that are not required.
     """
@@ -171,13 +177,13 @@ class Codec:
             The values; nothing mutable is shared with `body` or the schema.
 
         Raises:
-            Invalid: With the place of every mistake.
+            Invalid: With the location of every error.
         """
         try:
             values = self._decode(body)
-        except (KeyError, Misfit):
+        except (KeyError, InvalidValue):
             lacking = self._lacking(body, pointer, defaults=defaults)
-            raise invalid([*self._mistakes(body, pointer), *lacking]) from None
+            raise invalid([*self._errors(body, pointer), *lacking]) from None
         if defaults:
             for name, default in self._defaults.items():
                 if name not in values:
@@ -187,18 +193,18 @@ class Codec:
         return values
 
     def decode_fields(self, body: Any, pointer: str = "") -> Values:
-        """Decode some of the fields; raises `Invalid` with the place of every mistake."""
+        """Decode some of the fields; raises `Invalid` with the location of every error."""
         try:
             return self._decode(body)
-        except (KeyError, Misfit):
-            raise invalid(self._mistakes(body, pointer)) from None
+        except (KeyError, InvalidValue):
+            raise invalid(self._errors(body, pointer)) from None
 
     def decode(self, field_name: str, json: Any, pointer: str) -> Value:
         """Decode a value of one field; raises `Invalid`, its locations below `pointer`."""
         try:
             return self._member((field_name, json))
-        except Misfit as misfit:
-            raise invalid(places_below(pointer, misfit)) from None
+        except InvalidValue as error:
+            raise invalid(locations_below(pointer, error)) from None
 
     def encode(self, values: Mapping[str, Value]) -> dict[str, Any]:
         """Return the values as JSON for orjson; what needs no change is shared, not copied."""
@@ -222,25 +228,25 @@ class Codec:
 
     def _decode(self, body: Any) -> Values:
         if type(body) is not dict:
-            raise Misfit("must be a JSON object")
+            raise InvalidValue("must be a JSON object")
         decoders, nullable = self.decoders, self.nullable
         return {
             name: None if raw is None and name in nullable else decoders[name](raw)
             for name, raw in body.items()
         }
 
-    def _mistakes(self, body: Any, pointer: str) -> list[Location]:
+    def _errors(self, body: Any, pointer: str) -> list[Location]:
         if type(body) is not dict:
             return [Location(pointer, "must be a JSON object")]
         try:
-            gather(((token(str(member[0])), member) for member in body.items()), self._member)
-        except Misfit as misfit:
-            return places_below(pointer, misfit)
+            raise_errors(((token(str(member[0])), member) for member in body.items()), self._member)
+        except InvalidValue as error:
+            return locations_below(pointer, error)
 
     def _member(self, member: tuple[str, Any]) -> Value:
         name, raw = member
         if name not in self.decoders:
-            raise Misfit("is no field of this class")
+            raise InvalidValue("is no field of this class")
         if raw is None and name in self.nullable:
             return None
         value: Value = self.decoders[name](raw)

@@ -58,7 +58,7 @@ class ProbeRequest:
     Attributes:
         database: Name of the database.
         class_name: Name of the class.
-        path: Where reads go: ``fresh``, to the systems; ``primary``; or the URL of a cache.
+        path: Where reads go: ``fresh``, to the systems; ``view``; or the URL of a cache.
         plan: How often.
         delta_s: Through a cache: read with our own client, which allows itself this staleness.
             None: read as anyone does who knows nothing of the filter.

@@ -10,7 +10,7 @@ from uuid import uuid4
 from mediator.base.errors import NotFound, PreconditionFailed
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Condition, Create, Delete, Get, Put
-from mediator.routing.freshness import ANY, Wish
+from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING, ClassSchema
 from mediator.schema.types import FieldType, Values
@@ -65,7 +65,7 @@ class PlanePath:
         plane: The data plane.
         database: Name of the database.
         route: The class.
-        wish: Where reads go.
+        preference: Where reads go.
         reader: Reads elsewhere instead, through a cache for one.
     """
 
@@ -74,13 +74,13 @@ class PlanePath:
         plane: DataPlane,
         database: str,
         route: ClassRoute,
-        wish: Wish = ANY,
+        preference: ReadPreference = ANY,
         reader: Reader | None = None,
     ) -> None:
         self._plane = plane
         self._place = (database, route.schema.name)
         self._values = _required(route)
-        self._wish = wish
+        self._preference = preference
         self._reader = reader
 
     async def create(self, id_: str) -> Versions:
@@ -100,7 +100,7 @@ class PlanePath:
         if self._reader is not None:
             return await self._reader(id_)
         try:
-            return (await self._plane.read(Get(*self._place, id_), self._wish)).versions
+            return (await self._plane.read(Get(*self._place, id_), self._preference)).versions
         except NotFound:
             return None
 

@@ -9,12 +9,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.ending import end
 from mediator.base.errors import Conflict, Invalid, Location
 from mediator.changes.log_relays import Leasing
 from mediator.data_plane.port import DataPlane
-from mediator.routing.freshness import STRONG, Wish
+from mediator.routing.freshness import STRONG, ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.staleness_probes.model import ProbeLimits, ProbeRequest
 from mediator.staleness_probes.path import PlanePath, Reader
@@ -100,14 +100,16 @@ class StalenessProbes:
         place = (self._plane, request.database, route)
         if request.path == "fresh":
             return _opened(PlanePath(*place, STRONG)), 0.0
-        if request.path == "primary":
+        if request.path == "view":
             if route.copy is None:
-                raise _no_path("The database has no primary.")
+                raise _no_path("The database has no view.")
             schema = self._plane.model.databases[request.database].schema
-            return _opened(PlanePath(*place, Wish("primary"))), schema.primary.staleness_s
+            return _opened(
+                PlanePath(*place, ReadPreference("bounded"))
+            ), schema.materialised_view.staleness_s
         reader = self._caches(request) if self._caches else None
         if reader is None:
-            raise _no_path("must be fresh, primary, or the URL of a cache that is set up")
+            raise _no_path("must be fresh, view, or the URL of a cache that is set up")
         return _cached(reader, place), request.delta_s
 
 

@@ -2,7 +2,7 @@
 
 Functional capabilities are *probed* in a scratch namespace, durability and replication are
 *observed* from the server's configuration, and the rest is left to the operator to *declare*
-(DESIGN, guarantee 6). What could not be found out is unknown, never refuted.
+(docs/design.md, "Guarantees"). What could not be found out is unknown, never refuted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.annotations import DURABLE_S, Capability
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Check
-from mediator.stores.conformance.runner import Finding, Judgement, run_check
+from mediator.stores.conformance.runner import CheckStatus, Finding, run_check
 from mediator.stores.conformance.suite import CHECKS
 from mediator.stores.port import ChangeLog, PendingChanges, ServerFacts, Store, StoreError
 
-__all__ = ["How", "ProbeReport", "State", "Verdict", "probe"]
+__all__ = ["CapabilityFinding", "How", "ProbeReport", "State", "probe"]
 
 State: TypeAlias = Literal["proven", "refuted", "unknown"]
 How: TypeAlias = Literal["probed", "observed", "declared"]
@@ -45,14 +45,14 @@ _CHOSEN: Final = (
 _WRITES_OWN: Final = (Operator.SET, Operator.UNSET)
 """Operators that a write has places of its own for, so that no store is asked about them."""
 
-_LANES: Final = 4
+_CONCURRENCY: Final = 4
 
 _IMPLIED: Final = (Capability.CAUSAL, Capability.MONOTONIC, Capability.EVENTUAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a system has a capability, how that is known, and what was seen."""
+class CapabilityFinding:
+    """Whether a system has a capability, how that is known, and the evidence."""
 
     state: State
     how: How
@@ -64,17 +64,17 @@ class ProbeReport:
     """What was found of a store.
 
     Attributes:
-        verdicts: For every capability.
+        capabilities: What was found of every capability.
         facts: What the server says of itself; None if it did not answer.
         inexact: Field types for which the store cannot do some applicable operator exactly; such
             fields are not placed there.
-        tells: Whether the store tells of its changes; without them the feed would have a hole.
+        has_outbox: Whether the store has an outbox; without one the feed would have a hole.
     """
 
-    verdicts: Mapping[Capability, Verdict]
+    capabilities: Mapping[Capability, CapabilityFinding]
     facts: ServerFacts | None
     inexact: frozenset[FieldType]
-    tells: bool
+    has_outbox: bool
 
     @property
     def acceptable(self) -> bool:
@@ -84,10 +84,10 @@ class ProbeReport:
     @property
     def reason(self) -> str:
         """Why the store is not acceptable; empty if it is."""
-        updates = self.verdicts[Capability.CONDITIONAL_UPDATES]
+        updates = self.capabilities[Capability.CONDITIONAL_UPDATES]
         if updates.state == "refuted":
             return f"conditional updates of one record are not atomic: {updates.detail}"
-        return "" if self.tells else "it tells nobody of its changes"
+        return "" if self.has_outbox else "it has no outbox of its changes"
 
 
 async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
@@ -98,17 +98,17 @@ async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
         budget_s: Seconds for all checks; what is not reached within them stays unknown.
 
     Returns:
-        A verdict for every capability; nothing is raised for a store that fails.
+        What was found of every capability; nothing is raised for a store that fails.
     """
     deadline = time.monotonic() + budget_s
     facts = await _facts(store)
     findings = [await _within(deadline, store, check) for check in _capabilities()]
-    findings += await _side_by_side(deadline, store, _operators(store))
-    verdicts = {capability: _probed(capability, findings) for capability in Capability}
-    verdicts |= _implied(verdicts[Capability.LINEARIZABLE])
-    verdicts |= _observed(facts)
-    tells = isinstance(store, ChangeLog | PendingChanges)
-    return ProbeReport(verdicts, facts, _inexact(store, findings), tells)
+    findings += await _concurrently(deadline, store, _operators(store))
+    capabilities = {capability: _probed(capability, findings) for capability in Capability}
+    capabilities |= _implied(capabilities[Capability.LINEARIZABLE])
+    capabilities |= _observed(facts)
+    has_outbox = isinstance(store, ChangeLog | PendingChanges)
+    return ProbeReport(capabilities, facts, _inexact(store, findings), has_outbox)
 
 
 def _capabilities() -> list[Check]:
@@ -122,15 +122,15 @@ def _operators(store: Store) -> list[Check]:
     return [check for check, pair in about if isinstance(pair, tuple) and store.supports(*pair)]
 
 
-async def _side_by_side(deadline: float, store: Store, checks: Iterable[Check]) -> list[Finding]:
-    """Run checks in a few lanes: their time goes into making and dropping scratch classes."""
-    lanes = asyncio.Semaphore(_LANES)
+async def _concurrently(deadline: float, store: Store, checks: Iterable[Check]) -> list[Finding]:
+    """Run checks, a few at a time: their time goes into making and dropping scratch classes."""
+    slots = asyncio.Semaphore(_CONCURRENCY)
 
-    async def lane(check: Check) -> Finding:
-        async with lanes:
+    async def run(check: Check) -> Finding:
+        async with slots:
             return await _within(deadline, store, check)
 
-    return list(await asyncio.gather(*map(lane, checks)))
+    return list(await asyncio.gather(*map(run, checks)))
 
 
 async def _facts(store: Store) -> ServerFacts | None:
@@ -147,37 +147,39 @@ async def _within(deadline: float, store: Store, check: Check) -> Finding:
         if left > 0:
             async with asyncio.timeout(left):
                 return await run_check(store, check)
-    return Finding(check, Judgement.UNKNOWN, "the budget of the probe was used up", 0.0)
+    return Finding(check, CheckStatus.UNKNOWN, "the budget of the probe was used up", 0.0)
 
 
-def _probed(capability: Capability, findings: Iterable[Finding]) -> Verdict:
+def _probed(capability: Capability, findings: Iterable[Finding]) -> CapabilityFinding:
     """Judge a capability by all checks that speak for it: one that fails refutes it."""
     about = [finding for finding in findings if finding.check.proves == capability]
     if not about:
-        return Verdict("unknown", "declared", "cannot be probed; the operator may declare it")
-    for judgement, state in _PRECEDENCE:
+        return CapabilityFinding(
+            "unknown", "declared", "cannot be probed; the operator may declare it"
+        )
+    for status, state in _PRECEDENCE:
         for finding in about:
-            if finding.judgement is judgement:
-                return Verdict(state, "probed", f"{finding.check.name}: {finding.detail}")
-    return Verdict("proven", "probed", ", ".join(finding.check.name for finding in about))
+            if finding.status is status:
+                return CapabilityFinding(state, "probed", f"{finding.check.name}: {finding.detail}")
+    return CapabilityFinding("proven", "probed", ", ".join(finding.check.name for finding in about))
 
 
-_PRECEDENCE: Final[Sequence[tuple[Judgement, State]]] = (
-    (Judgement.FAILED, "refuted"),
-    (Judgement.NOT_OFFERED, "refuted"),
-    (Judgement.UNKNOWN, "unknown"),
+_PRECEDENCE: Final[Sequence[tuple[CheckStatus, State]]] = (
+    (CheckStatus.FAILED, "refuted"),
+    (CheckStatus.NOT_OFFERED, "refuted"),
+    (CheckStatus.UNKNOWN, "unknown"),
 )
 
 
-def _implied(linearizable: Verdict) -> dict[Capability, Verdict]:
+def _implied(linearizable: CapabilityFinding) -> dict[Capability, CapabilityFinding]:
     """Return the weaker consistency models: linearizability implies them, its lack says nothing."""
     proven = linearizable.state == "proven"
     detail = "implied by linearizable" if proven else "linearizable is not proven"
-    verdict = Verdict("proven" if proven else "unknown", "probed", detail)
-    return dict.fromkeys(_IMPLIED, verdict)
+    finding = CapabilityFinding("proven" if proven else "unknown", "probed", detail)
+    return dict.fromkeys(_IMPLIED, finding)
 
 
-def _observed(facts: ServerFacts | None) -> dict[Capability, Verdict]:
+def _observed(facts: ServerFacts | None) -> dict[Capability, CapabilityFinding]:
     """Judge durability and replication by the server's configuration."""
     durability = facts.durability_s if facts else None
     replicas = facts.replicas if facts else None
@@ -191,10 +193,12 @@ def _observed(facts: ServerFacts | None) -> dict[Capability, Verdict]:
     }
 
 
-def _bounded(holds: bool, figure: float | None, detail: str) -> Verdict:
+def _bounded(holds: bool, figure: float | None, detail: str) -> CapabilityFinding:
     if figure is None:
-        return Verdict("unknown", "observed", "the server does not tell")
-    return Verdict("proven" if holds else "refuted", "observed", detail.format(f"{figure:g}"))
+        return CapabilityFinding("unknown", "observed", "the server does not tell")
+    return CapabilityFinding(
+        "proven" if holds else "refuted", "observed", detail.format(f"{figure:g}")
+    )
 
 
 def _inexact(store: Store, findings: Iterable[Finding]) -> frozenset[FieldType]:
@@ -209,6 +213,6 @@ def _inexact(store: Store, findings: Iterable[Finding]) -> frozenset[FieldType]:
     wrong = {
         finding.check.proves[1]
         for finding in findings
-        if isinstance(finding.check.proves, tuple) and finding.judgement is Judgement.FAILED
+        if isinstance(finding.check.proves, tuple) and finding.status is CheckStatus.FAILED
     }
     return frozenset(unsupported | wrong)

@@ -15,12 +15,12 @@ from mediator.base.concurrency import both, concurrently
 from mediator.base.errors import MediatorError
 from mediator.model.operations import Outcome
 from mediator.operations.calls import StoreCalls
-from mediator.operations.intents import IntentMarker
+from mediator.operations.intents import IntentStore
 from mediator.operations.merge import merge_results
 from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey, Status, Write, WriteKind, WriteResult
-from mediator.transactions.preparing import Work
+from mediator.transactions.preparing import PreparedOperation
 
 __all__ = ["Answer", "Applier"]
 
@@ -33,9 +33,9 @@ _GONE: Final = (Status.APPLIED, Status.LOCKED)
 
 @dataclass(slots=True)
 class _Applied:
-    """Work that is being applied, and the result of each step so far."""
+    """PreparedOperation that is being applied, and the result of each step so far."""
 
-    work: Work
+    operation: PreparedOperation
     steps: Steps
     results: dict[int, WriteResult] = field(default_factory=dict)
     error: MediatorError | None = None
@@ -60,30 +60,39 @@ class Applier:
     Args:
         calls: Sends store calls.
         intents: Takes intents away.
-        remove_copy: Removes the primary's copy of an object that was deleted.
+        remove_copy: Removes the view's copy of an object that was deleted.
     """
 
     def __init__(
         self,
         calls: StoreCalls,
-        intents: IntentMarker,
+        intents: IntentStore,
         remove_copy: Callable[[ClassRoute, str, int], Awaitable[None]],
     ) -> None:
         self._calls = calls
         self._intents = intents
         self._remove_copy = remove_copy
 
-    async def apply(self, works: Sequence[Work], intent: str) -> list[Answer]:
+    async def apply(self, prepared: Sequence[PreparedOperation], intent: str) -> list[Answer]:
         """Apply all of it and take the intents away; returns what came of each operation."""
-        applied = [_Applied(work, work.steps) for work in works if work.steps is not None]
+        applied = [
+            _Applied(operation, operation.steps)
+            for operation in prepared
+            if operation.steps is not None
+        ]
         written = {(w.fragment, w.id) for one in applied for w in one.steps.all}
-        others = [key for work in works for key in work.target.keys if key not in written]
+        others = [
+            key for operation in prepared for key in operation.target.keys if key not in written
+        ]
         error = await self._apply(applied, others, intent)
         error = await self._release(_left(applied), intent) or error
         copied = [one for one in applied if _is_copied(one)]
         await concurrently(self._forget_copy(one) for one in copied)
         found = iter([_answer(one, error) for one in applied])
-        return [next(found) if work.steps is not None else _known(work) for work in works]
+        return [
+            next(found) if operation.steps is not None else _known(operation)
+            for operation in prepared
+        ]
 
     async def _apply(
         self, applied: Sequence[_Applied], others: Sequence[RecordKey], intent: str
@@ -113,7 +122,7 @@ class Applier:
         """Bind the following steps to the generation that the first one has made."""
         creation_version = await self._creation_version(one.steps.first, one.results[0])
         rest = tuple(
-            w.under(w.intent, creation_version=creation_version, remember=w.remember)
+            w.with_intent(w.intent, creation_version=creation_version, remember=w.remember)
             for w in one.steps.rest
         )
         one.steps = Steps(one.steps.first, rest)
@@ -139,7 +148,7 @@ class Applier:
         """Remove the copy of what was deleted, before that is acknowledged."""
         if one.error is not None:
             return
-        first, route = one.steps.first, one.work.target.route
+        first, route = one.steps.first, one.operation.target.route
         try:
             await self._remove_copy(
                 route, first.id, await self._creation_version(first, one.results[0])
@@ -149,7 +158,7 @@ class Applier:
 
 
 def _is_copied(one: _Applied) -> bool:
-    route = one.work.target.route
+    route = one.operation.target.route
     return route.copy is not None and one.steps.first.kind is WriteKind.DELETE
 
 
@@ -157,7 +166,7 @@ def _answer(one: _Applied, error: MediatorError | None) -> Answer:
     if failure := one.error or error:
         return failure
     results = [one.results[i] for i in range(len(one.steps.all))]
-    return merge_results(one.work.target.route, one.steps, results)
+    return merge_results(one.operation.target.route, one.steps, results)
 
 
 def _left(applied: Sequence[_Applied]) -> list[RecordKey]:
@@ -176,6 +185,6 @@ def _makes(steps: Steps) -> bool:
     return any(write.kind in made and write.creation_version is None for write in steps.rest)
 
 
-def _known(work: Work) -> Outcome:
-    assert work.outcome is not None
-    return work.outcome
+def _known(operation: PreparedOperation) -> Outcome:
+    assert operation.outcome is not None
+    return operation.outcome

@@ -22,25 +22,25 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.base.observation import Observer
-from mediator.base.results import all_or_raise
+from mediator.base.results import results_or_raise
 from mediator.model.operations import Outcome
+from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
-from mediator.operations.waiting import Patience
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
 from mediator.transactions.joint import JointWriter
 from mediator.transactions.log import Entry, State, TransactionLog
 from mediator.transactions.model import Blocked, Transaction, check
 from mediator.transactions.phases import Phases
-from mediator.transactions.preparing import Asked, Work, prepare
-from mediator.transactions.recovery import Plane, Settler
+from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
+from mediator.transactions.recovery import OperationPlane, TransactionResolver
 from mediator.transactions.redo import load_outcome
 from mediator.transactions.targets import Target
 from mediator.transactions.validation import validate
 
 __all__ = ["Transactions"]
 
-PATIENCE_S: Final = 2.0
+MAX_WAIT_S: Final = 2.0
 """How long a transaction tries to get past others."""
 
 
@@ -52,16 +52,16 @@ class Transactions:
         calls: Sends store calls.
         log: The log of writes over several systems.
         clock: The time, for what expires.
-        observe: Told of what was recovered.
+        observe: WriteReply of what was recovered.
 
     Attributes:
-        settler: Resolves writes whose intents are met.
+        resolver: Resolves writes whose intents are met.
         joint: Carries out single writes over several systems.
     """
 
     def __init__(
         self,
-        plane: Plane,
+        plane: OperationPlane,
         calls: StoreCalls,
         log: TransactionLog,
         clock: Clock,
@@ -71,9 +71,9 @@ class Transactions:
         self._calls = calls
         self._log = log
         self._clock = clock
-        self.settler = Settler(plane, calls, log, observe)
-        self._phases = Phases(calls, log, self.settler, clock)
-        self.joint = JointWriter(plane, calls, self.settler, self._phases)
+        self.resolver = TransactionResolver(plane, calls, log, observe)
+        self._phases = Phases(calls, log, self.resolver, clock)
+        self.joint = JointWriter(plane, calls, self.resolver, self._phases)
 
     async def run(self, transaction: Transaction) -> list[Outcome]:
         """Carry out a transaction; returns the outcome of each of its writes, in their order.
@@ -85,22 +85,22 @@ class Transactions:
         """
         check(transaction)
 
-        async def attempt(_: Patience) -> list[Outcome]:
+        async def attempt(_: Backoff) -> list[Outcome]:
             return await self._known(transaction) or await self._attempt(transaction)
 
         try:
-            return await self._phases.until_free(attempt, PATIENCE_S)
+            return await self._phases.until_free(attempt, MAX_WAIT_S)
         except Blocked:
             detail = "Others are at work on the same objects; nothing was done."
             raise TransactionAborted(detail) from None
 
     async def recover(self) -> int:
-        """Settle writes whose coordinators have gone; returns how many were."""
-        return await self.settler.recover()
+        """Resolve writes whose coordinators have gone; returns how many were."""
+        return await self.resolver.recover()
 
     async def close(self) -> None:
         """Wait for what is committed and being applied."""
-        await self.settler.close()
+        await self.resolver.close()
 
     async def reap(self, limit: int) -> int:
         """Forget answers that need not be remembered any longer."""
@@ -118,10 +118,10 @@ class Transactions:
         if entry.state is State.DONE:
             return [load_outcome(told) for told in entry.answer or ()]
         if entry.state is State.COMMITTED:
-            return all_or_raise(await self.settler.roll_forward(entry))
+            return results_or_raise(await self.resolver.roll_forward(entry))
         if not entry.overdue:
             raise Locked("The first request with this Idempotency-Key is under way.")
-        await self.settler.settle(entry)
+        await self.resolver.resolve_entry(entry)
         raise Blocked
 
     async def _attempt(self, transaction: Transaction) -> list[Outcome]:
@@ -131,7 +131,7 @@ class Transactions:
         except OutcomeUnknown:
             raise
         except Unavailable:
-            if await self.settler.outdated(routes.values()):
+            if await self.resolver.outdated(routes.values()):
                 raise Blocked from None  # what did not answer may have been a class that is gone
             raise
 
@@ -144,11 +144,11 @@ class Transactions:
         targets = [Target(routes[w.class_name], w.id) for w in transaction.writes]
         entry = _entry_of(transaction)
         try:
-            works = await self._decide(transaction, routes, targets, entry)
+            prepared = await self._decide(transaction, routes, targets, entry)
         except BaseException:
-            await self.settler.abandon(entry, targets)
+            await self.resolver.abandon(entry, targets)
             raise
-        return all_or_raise(await self._phases.commit(entry, works))
+        return results_or_raise(await self._phases.commit(entry, prepared))
 
     async def _decide(
         self,
@@ -156,10 +156,10 @@ class Transactions:
         routes: dict[str, ClassRoute],
         targets: Sequence[Target],
         entry: Entry,
-    ) -> list[Work]:
+    ) -> list[PreparedOperation]:
         """Set the intents, and find out what its operations come to and whether they may."""
         await self._phases.end_expired(targets)
-        held = all_or_raise(await self._phases.begin(entry, targets))
+        held = results_or_raise(await self._phases.begin(entry, targets))
         met: dict[str, list[RecordKey]] = {}
         for one in held:
             for intent, keys in one.foreign(entry.intent).items():
@@ -168,18 +168,18 @@ class Transactions:
             raise Blocked(met)
         read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
         asked = [
-            Asked(operation, one, (operation.class_name, operation.id) in read)
+            PendingOperation(operation, one, (operation.class_name, operation.id) in read)
             for operation, one in zip(transaction.writes, held, strict=True)
         ]
-        works = all_or_raise(await prepare(asked, entry.intent, self._calls))
+        prepared = results_or_raise(await prepare(asked, entry.intent, self._calls))
         await self._validate(transaction, routes, entry.intent)
-        return works
+        return prepared
 
     async def _validate(
         self, transaction: Transaction, routes: dict[str, ClassRoute], intent: str
     ) -> None:
         """Get out of the way of others that are about to write what was read."""
-        intents, now = self.settler.intents, self._clock.now
+        intents, now = self.resolver.intents, self._clock.now
         met = await validate(intents, transaction.reads, routes, intent, now)
         # Only now: a class that is held by now may have been placed anew before it was looked at.
         read = {seen.class_name for seen in transaction.reads} & routes.keys()

@@ -22,33 +22,33 @@ from weakref import WeakValueDictionary
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Locked, MediatorError, Unavailable
 from mediator.model.operations import Outcome, WriteOperation
+from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
-from mediator.operations.waiting import Patience
 from mediator.routing.model import ClassRoute
 from mediator.transactions.applying import Answer
+from mediator.transactions.chunks import RoutedWrite, chunks
 from mediator.transactions.log import Entry
 from mediator.transactions.model import Blocked
 from mediator.transactions.phases import Phases
-from mediator.transactions.preparing import Asked, Work, prepare
-from mediator.transactions.recovery import Plane, Settler
-from mediator.transactions.targets import Held, Target
-from mediator.transactions.waves import Routed, waves
+from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
+from mediator.transactions.recovery import OperationPlane, TransactionResolver
+from mediator.transactions.targets import LockedObject, Target
 
 __all__ = ["JointWriter"]
 
-PATIENCE_S: Final = 2.0
+MAX_WAIT_S: Final = 2.0
 """How long a write tries to get past others."""
 
-TURN_WITHIN_S: Final = 10.0
+LOCK_TIMEOUT_S: Final = 10.0
 """How long a write waits for others of the same replica on its object."""
 
 ALONE_AT_ONCE: Final = 16
 """Objects that are tried alone at the same time."""
 
-_Tried: TypeAlias = Answer | Blocked
+_Attempted: TypeAlias = Answer | Blocked
 
 
-class _NoTurn(Exception):
+class _LockTimeout(Exception):
     """Others of the same replica were before it all the time."""
 
 
@@ -58,16 +58,22 @@ class JointWriter:
     Args:
         plane: Carries out single operations.
         calls: Sends store calls.
-        settler: Applies what is committed, and resolves what is met.
+        resolver: Applies what is committed, and resolves what is met.
         phases: What a write goes through.
     """
 
-    def __init__(self, plane: Plane, calls: StoreCalls, settler: Settler, phases: Phases) -> None:
+    def __init__(
+        self,
+        plane: OperationPlane,
+        calls: StoreCalls,
+        resolver: TransactionResolver,
+        phases: Phases,
+    ) -> None:
         self._plane = plane
         self._calls = calls
-        self._settler = settler
+        self._resolver = resolver
         self._phases = phases
-        self._turns = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]()
+        self._object_locks = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]()
 
     async def write(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
         """Carry out one write.
@@ -78,16 +84,16 @@ class JointWriter:
             MediatorError: It cannot be done, and nothing was.
         """
 
-        async def attempt(patience: Patience) -> Outcome:
-            [answer] = await self._try([(route, operation)], patience)
+        async def attempt(backoff: Backoff) -> Outcome:
+            [answer] = await self._try([(route, operation)], backoff)
             if isinstance(answer, Outcome):
                 return answer
             raise answer
 
         try:
-            async with self._turn(operation):
-                return await self._phases.until_free(attempt, PATIENCE_S)
-        except _NoTurn:
+            async with self._object_lock(operation):
+                return await self._phases.until_free(attempt, MAX_WAIT_S)
+        except _LockTimeout:
             detail = "Earlier writes to the object have not come to an end; nothing was done."
             raise Unavailable(detail, system=route.anchor.system) from None
         except Blocked:
@@ -95,36 +101,36 @@ class JointWriter:
             raise Locked(f"Others are at work on {name}; nothing was done, try again.") from None
 
     @asynccontextmanager
-    async def _turn(self, operation: WriteOperation) -> AsyncIterator[None]:
+    async def _object_lock(self, operation: WriteOperation) -> AsyncIterator[None]:
         """Let writes of one object begin one after the other here, rather than meet in its records.
 
         Raises:
-            _NoTurn: There were too many before it.
+            _LockTimeout: There were too many before it.
         """
         key = (operation.database, operation.class_name, operation.id)
-        turn = self._turns.setdefault(key, asyncio.Lock())
+        turn = self._object_locks.setdefault(key, asyncio.Lock())
         try:
-            async with asyncio.timeout(TURN_WITHIN_S):
+            async with asyncio.timeout(LOCK_TIMEOUT_S):
                 await turn.acquire()
         except TimeoutError:
-            raise _NoTurn from None
+            raise _LockTimeout from None
         try:
             yield
         finally:
             turn.release()
 
-    async def write_each(self, operations: Sequence[Routed]) -> list[Answer]:
+    async def write_each(self, operations: Sequence[RoutedWrite]) -> list[Answer]:
         """Carry out writes of different objects of one database; each fails by itself."""
         slots = asyncio.Semaphore(ALONE_AT_ONCE)
-        answers = await concurrently(self._write_wave(wave, slots) for wave in waves(operations))
-        return [answer for wave in answers for answer in wave]
+        answers = await concurrently(self._write_wave(chunk, slots) for chunk in chunks(operations))
+        return [answer for chunk in answers for answer in chunk]
 
     async def _write_wave(
-        self, operations: Sequence[Routed], slots: asyncio.Semaphore
+        self, operations: Sequence[RoutedWrite], slots: asyncio.Semaphore
     ) -> list[Answer]:
         tried = await self._try(operations, None)
 
-        async def alone(routed: Routed) -> Answer:
+        async def alone(routed: RoutedWrite) -> Answer:
             async with slots:
                 try:
                     return await self.write(*routed)
@@ -135,88 +141,97 @@ class JointWriter:
         again = iter(await asyncio.gather(*map(alone, blocked)))
         return [next(again) if isinstance(one, Blocked) else one for one in tried]
 
-    async def _try(self, operations: Sequence[Routed], patience: Patience | None) -> list[_Tried]:
-        """Take operations through the phases once; with patience, a single one."""
+    async def _try(
+        self, operations: Sequence[RoutedWrite], backoff: Backoff | None
+    ) -> list[_Attempted]:
+        """Take operations through the phases once; with backoff, a single one."""
         targets = [Target(route, operation.id) for route, operation in operations]
         places = [[target.route.schema.name, target.id] for target in targets]
         entry = Entry(uuid4().hex, operations[0][1].database, places)
         try:
-            decided = await self._decide(operations, targets, entry, patience)
+            decided = await self._decide(operations, targets, entry, backoff)
         except (MediatorError, Blocked) as error:
-            await self._settler.abandon(entry, targets)
+            await self._resolver.abandon(entry, targets)
             return [error] * len(operations)
         except BaseException:
-            await self._settler.abandon(entry, targets)
+            await self._resolver.abandon(entry, targets)
             raise
-        works = [one for one in decided if isinstance(one, Work)]
-        if not works:
-            await self._settler.abandon(entry, targets)
-            return [one for one in decided if not isinstance(one, Work)]
-        dropped = [t for t, d in zip(targets, decided, strict=True) if not isinstance(d, Work)]
-        await self._settler.release(dropped, entry.intent)
-        answers = iter(await self._commit(entry, works))
-        return [next(answers) if isinstance(one, Work) else one for one in decided]
+        prepared = [one for one in decided if isinstance(one, PreparedOperation)]
+        if not prepared:
+            await self._resolver.abandon(entry, targets)
+            return [one for one in decided if not isinstance(one, PreparedOperation)]
+        dropped = [
+            t for t, d in zip(targets, decided, strict=True) if not isinstance(d, PreparedOperation)
+        ]
+        await self._resolver.release(dropped, entry.intent)
+        answers = iter(await self._commit(entry, prepared))
+        return [next(answers) if isinstance(one, PreparedOperation) else one for one in decided]
 
     async def _decide(
         self,
-        operations: Sequence[Routed],
+        operations: Sequence[RoutedWrite],
         targets: Sequence[Target],
         entry: Entry,
-        patience: Patience | None,
-    ) -> list[Work | _Tried]:
+        backoff: Backoff | None,
+    ) -> list[PreparedOperation | _Attempted]:
         """Set the intents, and find out what the operations come to and whether they may."""
         await self._phases.end_expired(targets)
-        waits = patience is not None and patience.has_waited
+        waits = backoff is not None and backoff.has_waited
         begun = await self._phases.begin(entry, targets, anchor_first=waits)
-        if patience is not None:
-            begun = [await self._hold(begun[0], entry.intent, patience)]
-        decided: list[Work | _Tried | Asked] = [
+        if backoff is not None:
+            begun = [await self._wait_for_fragments(begun[0], entry.intent, backoff)]
+        decided: list[PreparedOperation | _Attempted | PendingOperation] = [
             self._asked(operation, held, entry.intent)
             for (_, operation), held in zip(operations, begun, strict=True)
         ]
         await self._recall(operations, decided)
-        asked = [one for one in decided if isinstance(one, Asked)]
-        works = iter(await prepare(asked, entry.intent, self._calls))
-        return [_answered(next(works)) if isinstance(one, Asked) else one for one in decided]
+        asked = [one for one in decided if isinstance(one, PendingOperation)]
+        prepared = iter(await prepare(asked, entry.intent, self._calls))
+        return [
+            _answered(next(prepared)) if isinstance(one, PendingOperation) else one
+            for one in decided
+        ]
 
-    async def _hold(
-        self, held: Held | MediatorError, intent: str, patience: Patience
-    ) -> Held | MediatorError:
+    async def _wait_for_fragments(
+        self, held: LockedObject | MediatorError, intent: str, backoff: Backoff
+    ) -> LockedObject | MediatorError:
         """Keep an object whose anchor is ours, and wait for its other fragments."""
-        while isinstance(held, Held) and not patience.is_over:
+        while isinstance(held, LockedObject) and not backoff.is_exhausted:
             foreign = held.foreign(intent)
             if not foreign or held.fragments[held.target.route.anchor].intent != intent:
                 break
-            await patience.wait_for(foreign, self._settler)
+            await backoff.wait_for(foreign, self._resolver)
             keys = [key for own in foreign.values() for key in own]
-            again = zip(keys, await self._settler.intents.lock(keys, intent), strict=True)
+            again = zip(keys, await self._resolver.intents.lock(keys, intent), strict=True)
             now = {fragment: standing for (fragment, _), standing in again}
             held = replace(held, fragments={**held.fragments, **now})
         return held
 
     def _asked(
-        self, operation: WriteOperation, held: Held | MediatorError, intent: str
-    ) -> Asked | MediatorError | Blocked:
+        self, operation: WriteOperation, held: LockedObject | MediatorError, intent: str
+    ) -> PendingOperation | MediatorError | Blocked:
         """Tell an object that is ours from one on which others are at work."""
         if isinstance(held, MediatorError):
             return held
         if (foreign := held.foreign(intent)) or self._phases.has_expired(held):
             return Blocked(foreign)
-        return Asked(operation, held)
+        return PendingOperation(operation, held)
 
     async def _recall(
-        self, operations: Sequence[Routed], decided: list[Work | _Tried | Asked]
+        self,
+        operations: Sequence[RoutedWrite],
+        decided: list[PreparedOperation | _Attempted | PendingOperation],
     ) -> None:
         """Answer operations with a key that have happened; under their intents that is certain."""
         keyed = [
             i
             for i, one in enumerate(decided)
-            if isinstance(one, Asked) and one.operation.fingerprint and one.held.is_known
+            if isinstance(one, PendingOperation) and one.operation.fingerprint and one.held.is_known
         ]
 
-        async def recall(route: ClassRoute, operation: WriteOperation) -> _Tried | None:
+        async def recall(route: ClassRoute, operation: WriteOperation) -> _Attempted | None:
             try:
-                return await self._plane.recalled(route, operation)
+                return await self._plane.stored_outcome(route, operation)
             except MediatorError as error:
                 return error
 
@@ -224,11 +239,13 @@ class JointWriter:
         for i, answer in zip(keyed, answers, strict=True):
             decided[i] = answer or decided[i]
 
-    async def _commit(self, entry: Entry, works: Sequence[Work]) -> Sequence[_Tried]:
+    async def _commit(
+        self, entry: Entry, prepared: Sequence[PreparedOperation]
+    ) -> Sequence[_Attempted]:
         try:
-            answers = await self._phases.commit(entry, works)
+            answers = await self._phases.commit(entry, prepared)
         except (MediatorError, Blocked) as error:
-            return [error] * len(works)
+            return [error] * len(prepared)
         # Whoever applied its steps, it is this write that has happened.
         return [
             replace(a, replayed=False) if isinstance(a, Outcome) and a.replayed else a
@@ -236,7 +253,7 @@ class JointWriter:
         ]
 
 
-def _answered(work: Work | MediatorError) -> Work | Answer:
-    if isinstance(work, Work) and work.outcome is not None:
-        return work.outcome
-    return work
+def _answered(operation: PreparedOperation | MediatorError) -> PreparedOperation | Answer:
+    if isinstance(operation, PreparedOperation) and operation.outcome is not None:
+        return operation.outcome
+    return operation

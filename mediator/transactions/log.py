@@ -1,16 +1,16 @@
 """The log of writes over several systems: what decides whether one has happened.
 
 ========== =====================================================================================
-marking    it sets its intents and looks whether it may happen; from here it may only become
+preparing  it sets its intents and looks whether it may happen; from here it may only become
            *aborted* or *committed*
 aborted    it has not happened, and never will; its intents are taken away
 committed  it has happened: this is the commit point. Its steps are applied, by whoever it be
 done       all of it is applied; kept for as long as its answer is to be remembered
 ========== =====================================================================================
 
-Intents may be there before their write is logged. Whoever meets one that the log does not know
-refuses it first (`TransactionLog.refuse`); from then on it cannot be logged. So an intent of which
-the log knows nothing belongs to nobody, however late it came.
+IntentResolver may be there before their write is logged. Whoever meets one that the log does not
+know refuses it first (`TransactionLog.refuse`); from then on it cannot be logged. So an intent of
+which the log knows nothing belongs to nobody, however late it came.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Entry", "State", "TransactionLog"]
 class State(StrEnum):
     """Where a write stands."""
 
-    MARKING = "marking"
+    PREPARING = "preparing"
     ABORTED = "aborted"
     COMMITTED = "committed"
     DONE = "done"
@@ -39,7 +39,7 @@ class Entry:
     Attributes:
         intent: Names this attempt at it, and no other; its intents on records.
         database: Name of the database.
-        places: The objects on which it sets intents: class and id.
+        records: The objects on which it sets intents: class and id.
         operation: The transaction's own id, if its answer is to be remembered.
         fingerprint: Of the request; with `operation`.
         state: Where it stands.
@@ -50,10 +50,10 @@ class Entry:
 
     intent: str
     database: str
-    locations: list[list[str]]
+    records: list[list[str]]
     operation: str | None = None
     fingerprint: str | None = None
-    state: State = State.MARKING
+    state: State = State.PREPARING
     redo: list[dict[str, Any]] | None = None
     answer: list[dict[str, Any]] | None = None
     overdue: bool = False

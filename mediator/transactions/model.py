@@ -9,9 +9,9 @@ from typing import Final
 from mediator.base.errors import Invalid, Location
 from mediator.base.immutable import immutable
 from mediator.model.operations import WriteOperation
-from mediator.operations.intents import Met
+from mediator.operations.intents import ForeignIntents
 
-__all__ = ["MOST_READS", "MOST_WRITES", "Blocked", "Seen", "Transaction", "check"]
+__all__ = ["MOST_READS", "MOST_WRITES", "Blocked", "ReadSetEntry", "Transaction", "check"]
 
 MOST_READS: Final = 1_000
 """Resources that the read set of one transaction names at most."""
@@ -27,13 +27,13 @@ class Blocked(Exception):
         met: Whose intents were met.
     """
 
-    def __init__(self, met: Met | None = None) -> None:
+    def __init__(self, met: ForeignIntents | None = None) -> None:
         super().__init__()
         self.met = met or {}
 
 
 @immutable
-class Seen:
+class ReadSetEntry:
     """A resource as the client has read it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Transaction:
 
     database: str
     operation: str
-    reads: tuple[Seen, ...]
+    reads: tuple[ReadSetEntry, ...]
     writes: tuple[WriteOperation, ...]
     fingerprint: str | None = None
 

@@ -18,17 +18,17 @@ from typing import TypeVar
 from mediator.base.clock import Clock
 from mediator.base.concurrency import both
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
+from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import expired
-from mediator.operations.waiting import Patience
-from mediator.stores.port import Record, RecordKey, Standing
+from mediator.stores.port import Record, RecordKey, RecordState
 from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry, TransactionLog
 from mediator.transactions.model import Blocked
-from mediator.transactions.preparing import Work
-from mediator.transactions.recovery import Settler
-from mediator.transactions.redo import dump_work
-from mediator.transactions.targets import Held, Target, held_of, keys_of
+from mediator.transactions.preparing import PreparedOperation
+from mediator.transactions.recovery import TransactionResolver
+from mediator.transactions.redo import dump_operation
+from mediator.transactions.targets import LockedObject, Target, locked_objects, record_keys
 
 __all__ = ["Phases"]
 
@@ -41,37 +41,37 @@ class Phases:
     Args:
         calls: Sends store calls.
         log: The log.
-        settler: Applies what is committed, and resolves what is met.
+        resolver: Applies what is committed, and resolves what is met.
         clock: The time, for what expires.
     """
 
     def __init__(
-        self, calls: StoreCalls, log: TransactionLog, settler: Settler, clock: Clock
+        self, calls: StoreCalls, log: TransactionLog, resolver: TransactionResolver, clock: Clock
     ) -> None:
         self._calls = calls
         self._log = log
-        self._settler = settler
+        self._resolver = resolver
         self._clock = clock
 
-    async def until_free(self, attempt: Callable[[Patience], Awaitable[_T]], bound_s: float) -> _T:
+    async def until_free(self, attempt: Callable[[Backoff], Awaitable[_T]], bound_s: float) -> _T:
         """Attempt something until nobody else is in the way, or the bound has passed.
 
         Raises:
             Blocked: The bound has passed.
         """
-        patience = Patience(bound_s)
+        backoff = Backoff(bound_s)
         while True:
             try:
-                return await attempt(patience)
+                return await attempt(backoff)
             except Blocked as blocked:
-                if patience.is_over:
+                if backoff.is_exhausted:
                     raise
                 met = blocked.met
-            await patience.wait_for(met, self._settler)
+            await backoff.wait_for(met, self._resolver)
 
     async def begin(
         self, entry: Entry, targets: Sequence[Target], *, anchor_first: bool = False
-    ) -> list[Held | MediatorError]:
+    ) -> list[LockedObject | MediatorError]:
         """Log a write and set its intents; returns how its objects stand, or why nobody knows.
 
         Args:
@@ -84,26 +84,26 @@ class Phases:
             Blocked: It was refused, or somebody else has the anchor.
             Unavailable: The catalogue does not answer.
         """
-        keys = keys_of(targets)
+        keys = record_keys(targets)
         anchor = await self._lock_anchor(keys[0], entry.intent) if anchor_first else ()
         # The log first: recovery looks for what it knows of, and for no other intents.
         begun, standings = await both(
-            self._log.begin(entry, self._settler.lease_s),
-            self._settler.intents.lock_each(keys[len(anchor) :], entry.intent),
+            self._log.begin(entry, self._resolver.lease_s),
+            self._resolver.intents.lock_each(keys[len(anchor) :], entry.intent),
         )
         if not begun:
             raise Blocked
         # Only now: who places a class anew looks for entries once no more can come unseen.
         self._calls.check_writable(fragment for fragment, _ in keys)
-        return held_of(targets, [*anchor, *standings])
+        return locked_objects(targets, [*anchor, *standings])
 
-    async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[Standing]:
-        standings = await self._settler.intents.lock([key], intent)
+    async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[RecordState]:
+        standings = await self._resolver.intents.lock([key], intent)
         if (other := standings[0].intent) != intent:
             raise Blocked({other: [key]})
         return standings
 
-    def has_expired(self, held: Held) -> bool:
+    def has_expired(self, held: LockedObject) -> bool:
         """Whether an object is there, and should not be any more."""
         anchor, creation_version = held.target.route.anchor, held.creation_version
         if anchor.ttl_s is None or creation_version is None:
@@ -116,32 +116,34 @@ class Phases:
         Raises:
             Blocked: Somebody else's intent is on one of them.
         """
-        mortal: dict[str, list[RecordKey]] = {}
-        for fragment, id_ in keys_of(targets):
+        expiring: dict[str, list[RecordKey]] = {}
+        for fragment, id_ in record_keys(targets):
             if fragment.ttl_s is not None:
-                mortal.setdefault(fragment.system, []).append((fragment, id_))
+                expiring.setdefault(fragment.system, []).append((fragment, id_))
         try:
-            for system, keys in mortal.items():
+            for system, keys in expiring.items():
                 await self._calls.end_expired(self._calls.systems.get(system), keys)
         except Locked:
             raise Blocked from None
 
-    async def commit(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
+    async def commit(self, entry: Entry, prepared: Sequence[PreparedOperation]) -> list[Answer]:
         """Make a write happen, and apply it; both go on if the caller is cancelled.
 
         Raises:
             Blocked: It was aborted.
             OutcomeUnknown: The catalogue does not answer.
         """
-        return await asyncio.shield(asyncio.create_task(self._commit(entry, works)))
+        return await asyncio.shield(asyncio.create_task(self._commit(entry, prepared)))
 
-    async def _commit(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
+    async def _commit(self, entry: Entry, prepared: Sequence[PreparedOperation]) -> list[Answer]:
         try:
-            committed = await self._log.commit(entry.intent, [dump_work(work) for work in works])
+            committed = await self._log.commit(
+                entry.intent, [dump_operation(operation) for operation in prepared]
+            )
         except Unavailable as error:
             detail = "The catalogue does not answer; the write may have been committed."
             raise OutcomeUnknown(detail, system=error.system) from error
         if not committed:
-            await self._settler.abandon(entry, [work.target for work in works])
+            await self._resolver.abandon(entry, [operation.target for operation in prepared])
             raise Blocked
-        return await self._settler.apply(entry, works)
+        return await self._resolver.apply(entry, prepared)

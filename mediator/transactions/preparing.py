@@ -20,25 +20,25 @@ from mediator.model.operations import (
     Get,
     Outcome,
     Put,
-    Revise,
+    ReadModifyWrite,
     Update,
     WriteOperation,
 )
 from mediator.operations.calls import StoreCalls
-from mediator.operations.if_match import asked_for, check_if_match, if_match_required
+from mediator.operations.if_match import check_if_match, if_match_error, narrow_to_creation
 from mediator.operations.merge import failure_of, merge_records, refusal_of
-from mediator.operations.revise import revised
+from mediator.operations.read_modify_write import update_of
 from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
-from mediator.transactions.targets import Held, Target
+from mediator.transactions.targets import LockedObject, Target
 
-__all__ = ["Asked", "Work", "prepare"]
+__all__ = ["PendingOperation", "PreparedOperation", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingOperation:
     """An operation, and its object.
 
     Attributes:
@@ -48,12 +48,12 @@ class Asked:
     """
 
     operation: WriteOperation
-    held: Held
+    held: LockedObject
     was_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PreparedOperation:
     """What one operation comes to.
 
     Attributes:
@@ -68,8 +68,8 @@ class Work:
 
 
 async def prepare(
-    asked: Sequence[Asked], intent: str, calls: StoreCalls
-) -> list[Work | MediatorError]:
+    asked: Sequence[PendingOperation], intent: str, calls: StoreCalls
+) -> list[PreparedOperation | MediatorError]:
     """Turn operations into steps; what has to be read for it is read with one call per system.
 
     Args:
@@ -84,31 +84,31 @@ async def prepare(
     reads = [() if isinstance(one, MediatorError) else _reads(one) for one in narrowed]
     wanted = [read for own in reads for read in own]
     records = iter(await calls.read_each(wanted) if wanted else ())
-    works: list[Work | MediatorError] = []
+    prepared: list[PreparedOperation | MediatorError] = []
     for one, own in zip(narrowed, reads, strict=True):
         found = [next(records) for _ in own]
-        works.append(one if isinstance(one, MediatorError) else _work(one, found, intent))
-    return works
+        prepared.append(one if isinstance(one, MediatorError) else _prepare_one(one, found, intent))
+    return prepared
 
 
-def _narrowed(asked: Asked) -> Asked | MediatorError:
+def _narrowed(asked: PendingOperation) -> PendingOperation | MediatorError:
     """Look at the conditions of an operation, and take them away."""
     operation, held = asked.operation, asked.held
     try:
         if not asked.was_read:
             check_if_match(held.target.route, operation)
-            operation = asked_for(held.target.route, operation)
+            operation = narrow_to_creation(held.target.route, operation)
         _check_condition(operation, held)
     except MediatorError as error:
         if operation is not asked.operation:  # it may only create, where If-Match is asked for
-            return if_match_required(operation)
+            return if_match_error(operation)
         return error
     if operation.condition is ANYTHING:
         return asked if operation is asked.operation else replace(asked, operation=operation)
     return replace(asked, operation=replace(operation, condition=ANYTHING))
 
 
-def _check_condition(operation: WriteOperation, held: Held) -> None:
+def _check_condition(operation: WriteOperation, held: LockedObject) -> None:
     """Raise what a store would answer."""
     there = held.creation_version is not None
     condition = operation.condition
@@ -125,7 +125,7 @@ def _check_condition(operation: WriteOperation, held: Held) -> None:
         raise failure
 
 
-def _matches(operation: WriteOperation, held: Held) -> bool:
+def _matches(operation: WriteOperation, held: LockedObject) -> bool:
     current = held.versions
     return any(
         all(current.get(group) == version for group, version in alternative.items())
@@ -133,12 +133,12 @@ def _matches(operation: WriteOperation, held: Held) -> bool:
     )
 
 
-def _reads(asked: Asked) -> tuple[Read, ...]:
+def _reads(asked: PendingOperation) -> tuple[Read, ...]:
     """Return what has to be read of the object: all of it, or what operators are applied to."""
     operation, held = asked.operation, asked.held
-    if not isinstance(operation, Revise | Update):
+    if not isinstance(operation, ReadModifyWrite | Update):
         return ()
-    if isinstance(operation, Revise) or operation.is_empty:
+    if isinstance(operation, ReadModifyWrite) or operation.is_empty:
         return plan_read(held.target.route, _whole(operation))
     if not operation.operators:
         return ()
@@ -153,9 +153,9 @@ def _whole(operation: WriteOperation) -> Get:
     return Get(operation.database, operation.class_name, operation.id)
 
 
-def _work(
-    asked: Asked, records: Sequence[Record | MediatorError | None], intent: str
-) -> Work | MediatorError:
+def _prepare_one(
+    asked: PendingOperation, records: Sequence[Record | MediatorError | None], intent: str
+) -> PreparedOperation | MediatorError:
     found: list[Record | None] = []
     for record in records:
         if isinstance(record, MediatorError):
@@ -164,17 +164,19 @@ def _work(
     try:
         operation = _as_update(asked, found)
         if isinstance(operation, Outcome):
-            return Work(asked.held.target, None, operation)
+            return PreparedOperation(asked.held.target, None, operation)
         current = _values(asked.held, found)
-        return Work(asked.held.target, _steps(operation, asked.held, current, intent))
+        return PreparedOperation(asked.held.target, _steps(operation, asked.held, current, intent))
     except MediatorError as error:
         return error
 
 
-def _as_update(asked: Asked, records: Sequence[Record | None]) -> WriteOperation | Outcome:
+def _as_update(
+    asked: PendingOperation, records: Sequence[Record | None]
+) -> WriteOperation | Outcome:
     """Compute what a revision changes; the object as it is, if nothing."""
     operation, route = asked.operation, asked.held.target.route
-    if not isinstance(operation, Revise | Update):
+    if not isinstance(operation, ReadModifyWrite | Update):
         return operation
     if isinstance(operation, Update) and not operation.is_empty:
         return operation
@@ -182,11 +184,11 @@ def _as_update(asked: Asked, records: Sequence[Record | None]) -> WriteOperation
     assert current is not None
     if isinstance(operation, Update):
         return current
-    update = revised(route, operation, current)
+    update = update_of(route, operation, current)
     return current if update.is_empty else update
 
 
-def _values(held: Held, records: Sequence[Record | None]) -> Values:
+def _values(held: LockedObject, records: Sequence[Record | None]) -> Values:
     """Return the values read, of fragments that the object does not lack."""
     values: Values = {}
     for record in records:
@@ -195,7 +197,7 @@ def _values(held: Held, records: Sequence[Record | None]) -> Values:
     return values
 
 
-def _steps(operation: WriteOperation, held: Held, current: Values, intent: str) -> Steps:
+def _steps(operation: WriteOperation, held: LockedObject, current: Values, intent: str) -> Steps:
     planned = plan_write(held.target.route, operation, {}).all
     if isinstance(operation, Delete):
         # A fragment that is not there has nothing to be deleted, but its intent.
@@ -206,7 +208,7 @@ def _steps(operation: WriteOperation, held: Held, current: Values, intent: str) 
     return Steps(first, tuple(rest))
 
 
-def _remembered(write: Write, held: Held) -> str | None:
+def _remembered(write: Write, held: LockedObject) -> str | None:
     """Let a store keep a result that is needed even if somebody else has applied the step.
 
     That is what it computed; and the versions, where a copy may be read that has not got them yet.
@@ -217,21 +219,21 @@ def _remembered(write: Write, held: Held) -> str | None:
     return "" if is_needed else None
 
 
-def _fitting(write: Write, held: Held, current: Values, intent: str) -> Write:
+def _fitting(write: Write, held: LockedObject, current: Values, intent: str) -> Write:
     """Fit a step to the object: what an update would not find is made of what the update sets."""
     remember = _remembered(write, held)
     if write.kind is WriteKind.REPLACE:
         follows = write.fragment is not held.target.route.anchor
         is_there = held.fragments[write.fragment].creation_version is not None
         creation_version = held.creation_version if follows else None
-        return write.under(
-            intent, creation_version=creation_version, remember=remember, is_there=is_there
+        return write.with_intent(
+            intent, creation_version=creation_version, remember=remember, is_present=is_there
         )
     if write.kind is not WriteKind.UPDATE:
-        return write.under(intent, creation_version=None, remember=remember)
+        return write.with_intent(intent, creation_version=None, remember=remember)
     computed = _computed(write, current)
     if not held.lacks(write.fragment):
-        return write.under(intent, creation_version=write.creation_version, remember=remember)
+        return write.with_intent(intent, creation_version=write.creation_version, remember=remember)
     return replace(
         write,
         kind=WriteKind.REPLACE,

@@ -10,20 +10,20 @@ from typing import Any, Final, Protocol
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
 from mediator.base.observation import Observer, RedoRecovered
-from mediator.base.results import all_or_raise
+from mediator.base.results import results_or_raise
 from mediator.model.operations import Outcome, WriteOperation
+from mediator.operations.backoff import MAX_PAUSE_S
 from mediator.operations.calls import StoreCalls
-from mediator.operations.intents import IntentMarker, Met
-from mediator.operations.waiting import LONGEST_PAUSE_S
+from mediator.operations.intents import ForeignIntents, IntentStore
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
 from mediator.transactions.log import Entry, State, TransactionLog
-from mediator.transactions.preparing import Work
-from mediator.transactions.redo import dump_outcome, load_work
-from mediator.transactions.targets import Target, keys_of
+from mediator.transactions.preparing import PreparedOperation
+from mediator.transactions.redo import dump_outcome, load_operation
+from mediator.transactions.targets import Target, record_keys
 
-__all__ = ["Plane", "Settler"]
+__all__ = ["OperationPlane", "TransactionResolver"]
 
 CATALOGUE_S: Final = 6.0
 """What a lease allows for the catalogue, beside the deadlines of the stores."""
@@ -47,7 +47,7 @@ A class that is placed anew is refused for as long after the last of its objects
 """
 
 
-class Plane(Protocol):
+class OperationPlane(Protocol):
     """What writes over several systems need of the plane that carries out single operations."""
 
     @property
@@ -60,31 +60,31 @@ class Plane(Protocol):
     async def newest(self) -> RoutingModel:
         """Look for a newer routing model."""
 
-    async def recalled(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
+    async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
         """Return the answer that the stores remember of an operation."""
 
     async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
-        """Remove the primary's copy of an object that was deleted."""
+        """Remove the view's copy of an object that was deleted."""
 
 
-class Settler:
-    """Resolves writes, those of coordinators that have gone included; implements `Intents`.
+class TransactionResolver:
+    """Resolves writes, those of coordinators that have gone included; implements `IntentResolver`.
 
     Args:
         plane: Carries out single operations.
         calls: Sends store calls.
         log: The log.
-        observe: Told of what was recovered.
+        observe: WriteReply of what was recovered.
     """
 
     def __init__(
-        self, plane: Plane, calls: StoreCalls, log: TransactionLog, observe: Observer
+        self, plane: OperationPlane, calls: StoreCalls, log: TransactionLog, observe: Observer
     ) -> None:
         self._plane = plane
         self._systems = calls.systems
         self._log = log
         self._observe = observe
-        self.intents = IntentMarker(calls.systems)
+        self.intents = IntentStore(calls.systems)
         self._applier = Applier(calls, self.intents, plane.remove_copy)
         self._applying: dict[str, asyncio.Task[Any]] = {}
         self._over: list[str] = []
@@ -97,16 +97,16 @@ class Settler:
         return CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
 
     async def recover(self) -> int:
-        """Settle writes whose coordinators have gone; returns how many were."""
-        settled = 0
+        """Resolve writes whose coordinators have gone; returns how many were."""
+        resolved = 0
         for entry in await self._log.take(RECOVERED_AT_ONCE, self.lease_s):
             with suppress(MediatorError):
-                await self.settle(entry)
-                settled += 1
-        return settled
+                await self.resolve_entry(entry)
+                resolved += 1
+        return resolved
 
-    async def resolve(self, met: Met) -> None:
-        """Roll committed writes forward, and take away what is over; see `Intents.resolve`."""
+    async def resolve(self, met: ForeignIntents) -> None:
+        """Roll committed writes forward, and take away intents of those that are over."""
         entries = await self._log.find(list(met))
         if unknown := [intent for intent in met if intent not in entries]:
             await self._log.refuse(unknown, REFUSED_S)
@@ -118,13 +118,13 @@ class Settler:
         if entry.state is State.COMMITTED:
             # Once for all who meet it here; they go on waiting if a system does not answer.
             task = self._applying.get(entry.intent) or self._start(entry, self._roll_forward(entry))
-            await asyncio.wait([task], timeout=LONGEST_PAUSE_S)
-        elif entry.state is State.MARKING and entry.overdue:
-            await self.settle(entry)
-        elif entry.state is not State.MARKING:
+            await asyncio.wait([task], timeout=MAX_PAUSE_S)
+        elif entry.state is State.PREPARING and entry.overdue:
+            await self.resolve_entry(entry)
+        elif entry.state is not State.PREPARING:
             await self.intents.unlock(keys, entry.intent)
 
-    async def settle(self, entry: Entry) -> None:
+    async def resolve_entry(self, entry: Entry) -> None:
         """Abort a write, or roll it forward if it is committed by now."""
         try:
             if entry.state is not State.COMMITTED and await self._log.abort(entry.intent):
@@ -135,14 +135,14 @@ class Settler:
         except Unavailable:
             await self._log.postpone(entry.intent, AGAIN_S)
             raise
-        all_or_raise(answers)
+        results_or_raise(answers)
         self._tell(entry, applied=True)
 
     async def _drop(self, entry: Entry) -> None:
         await self._plane.newest()
-        await self.intents.unlock(keys_of(await self._targets(entry)), entry.intent)
+        await self.intents.unlock(record_keys(await self._targets(entry)), entry.intent)
         await self._log.remove([entry.intent])
-        if entry.locations:
+        if entry.records:
             self._tell(entry, applied=False)
 
     async def roll_forward(self, entry: Entry) -> list[Answer]:
@@ -157,10 +157,12 @@ class Settler:
         routes: dict[str, ClassRoute | None] = {}
         for name in {told["class"] for told in entry.redo or ()}:
             routes[name] = await self._route(entry.database, name)
-        loaded = [load_work(routes[told["class"]], told, entry.intent) for told in entry.redo or ()]
+        loaded = [
+            load_operation(routes[told["class"]], told, entry.intent) for told in entry.redo or ()
+        ]
         return await self._apply(entry, loaded)
 
-    async def apply(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
+    async def apply(self, entry: Entry, prepared: Sequence[PreparedOperation]) -> list[Answer]:
         """Apply committed work, and let the log forget it once all of it is done.
 
         Who meets the write meanwhile waits for the caller's task, which nobody may cancel.
@@ -169,27 +171,31 @@ class Settler:
         assert task is not None
         self._applying[entry.intent] = task
         try:
-            return await self._apply(entry, works)
+            return await self._apply(entry, prepared)
         finally:
             self._applying.pop(entry.intent, None)
 
     def _start(
-        self, entry: Entry, work: Coroutine[Any, Any, list[Answer]]
+        self, entry: Entry, applying: Coroutine[Any, Any, list[Answer]]
     ) -> asyncio.Task[list[Answer]]:
         def end(task: asyncio.Task[list[Answer]]) -> None:
             self._applying.pop(entry.intent, None)
             if not task.cancelled():
                 task.exception()  # told to those who wait for it, if there is anybody
 
-        task = self._applying[entry.intent] = asyncio.create_task(work)
+        task = self._applying[entry.intent] = asyncio.create_task(applying)
         task.add_done_callback(end)
         return task
 
-    async def _apply(self, entry: Entry, committed: Sequence[Work | Outcome]) -> list[Answer]:
-        works = [one for one in committed if isinstance(one, Work)]
+    async def _apply(
+        self, entry: Entry, committed: Sequence[PreparedOperation | Outcome]
+    ) -> list[Answer]:
+        prepared = [one for one in committed if isinstance(one, PreparedOperation)]
         try:
-            applied = iter(await self._applier.apply(works, entry.intent))
-            answers = [next(applied) if isinstance(one, Work) else one for one in committed]
+            applied = iter(await self._applier.apply(prepared, entry.intent))
+            answers = [
+                next(applied) if isinstance(one, PreparedOperation) else one for one in committed
+            ]
         except MediatorError as error:
             answers = [error] * len(committed)
         failed = [answer for answer in answers if isinstance(answer, MediatorError)]
@@ -197,7 +203,7 @@ class Settler:
             await self._finish(entry, answers)
         else:
             with suppress(Unavailable):
-                if await self.outdated(work.target.route for work in works):
+                if await self.outdated(operation.target.route for operation in prepared):
                     found = await self._log.find([entry.intent])
                     if entry.intent in found:
                         return await self._roll_forward(found[entry.intent])
@@ -232,7 +238,7 @@ class Settler:
         What cannot be reached now is left to whoever meets it, and to recovery.
         """
         try:
-            await self.intents.unlock(keys_of(targets), entry.intent)
+            await self.intents.unlock(record_keys(targets), entry.intent)
             if entry.operation is None:
                 self.forget(entry.intent)
             else:  # its next attempt is of the same operation
@@ -245,7 +251,7 @@ class Settler:
         """Take intents back from objects that a write leaves alone, if they can be reached."""
         if targets:
             with suppress(MediatorError):
-                await self.intents.unlock(keys_of(targets), intent)
+                await self.intents.unlock(record_keys(targets), intent)
 
     async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
         """Whether routes are of an older model than the newest: their places may be gone."""
@@ -267,7 +273,7 @@ class Settler:
 
     async def _targets(self, entry: Entry) -> list[Target]:
         targets = []
-        for class_name, id_ in entry.locations:
+        for class_name, id_ in entry.records:
             route = await self._route(entry.database, class_name)
             if route is not None:
                 targets.append(Target(route, id_))

@@ -12,23 +12,25 @@ from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.schema.tagged import dump, load
 from mediator.stores.port import Write, WriteKind
-from mediator.transactions.preparing import Work
+from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.targets import Target
 
-__all__ = ["dump_outcome", "dump_work", "load_outcome", "load_work"]
+__all__ = ["dump_operation", "dump_outcome", "load_operation", "load_outcome"]
 
 
-def dump_work(work: Work) -> dict[str, Any]:
+def dump_operation(operation: PreparedOperation) -> dict[str, Any]:
     """Put the work on one object into JSON."""
-    told: dict[str, Any] = {"class": work.target.route.schema.name, "id": work.target.id}
-    if work.steps is None:
-        assert work.outcome is not None
-        return {**told, "outcome": dump_outcome(work.outcome)}
-    steps = [_dump_write(write) for write in work.steps.all]
-    return {**told, "operation": work.steps.first.operation, "steps": steps}
+    told: dict[str, Any] = {"class": operation.target.route.schema.name, "id": operation.target.id}
+    if operation.steps is None:
+        assert operation.outcome is not None
+        return {**told, "outcome": dump_outcome(operation.outcome)}
+    steps = [_dump_write(write) for write in operation.steps.all]
+    return {**told, "operation": operation.steps.first.operation, "steps": steps}
 
 
-def load_work(route: ClassRoute | None, told: Mapping[str, Any], intent: str) -> Work | Outcome:
+def load_operation(
+    route: ClassRoute | None, told: Mapping[str, Any], intent: str
+) -> PreparedOperation | Outcome:
     """Read work back, against the present route of its class.
 
     Returns:
@@ -38,11 +40,11 @@ def load_work(route: ClassRoute | None, told: Mapping[str, Any], intent: str) ->
         return _outcome_of(told)
     target = Target(route, told["id"])
     if "outcome" in told:
-        return Work(target, None, load_outcome(told["outcome"]))
+        return PreparedOperation(target, None, load_outcome(told["outcome"]))
     with suppress(KeyError):  # a fragment is no longer part of the class
         first, *rest = (_load_write(route, told, step, intent) for step in told["steps"])
-        return Work(target, Steps(first, tuple(rest)))
-    return Work(target, None, _outcome_of(told))
+        return PreparedOperation(target, Steps(first, tuple(rest)))
+    return PreparedOperation(target, None, _outcome_of(told))
 
 
 def _outcome_of(told: Mapping[str, Any]) -> Outcome:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from mediator.base.errors import MediatorError
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, RecordKey, Standing
+from mediator.stores.port import Fragment, RecordKey, RecordState
 
-__all__ = ["Held", "Target", "held_of", "keys_of"]
+__all__ = ["LockedObject", "Target", "locked_objects", "record_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LockedObject:
     """An object under intents: as it stands, it stays until they go.
 
     Attributes:
@@ -39,7 +39,7 @@ class Held:
     """
 
     target: Target
-    fragments: Mapping[Fragment, Standing]
+    fragments: Mapping[Fragment, RecordState]
 
     @property
     def creation_version(self) -> int | None:
@@ -74,19 +74,19 @@ class Held:
         return met
 
 
-def keys_of(targets: Iterable[Target]) -> list[RecordKey]:
+def record_keys(targets: Iterable[Target]) -> list[RecordKey]:
     """Return the records of objects."""
     return [key for target in targets for key in target.keys]
 
 
-def held_of(
-    targets: Sequence[Target], standings: Sequence[Standing | MediatorError]
-) -> list[Held | MediatorError]:
-    """Put the answers to `keys_of` together, by object."""
+def locked_objects(
+    targets: Sequence[Target], standings: Sequence[RecordState | MediatorError]
+) -> list[LockedObject | MediatorError]:
+    """Put the answers to `record_keys` together, by object."""
     answers = iter(standings)
-    held: list[Held | MediatorError] = []
+    held: list[LockedObject | MediatorError] = []
     for target in targets:
-        found: dict[Fragment, Standing] = {}
+        found: dict[Fragment, RecordState] = {}
         error: MediatorError | None = None
         for fragment in target.route.fragments:
             standing = next(answers)
@@ -94,5 +94,5 @@ def held_of(
                 error = error or standing
             else:
                 found[fragment] = standing
-        held.append(error or Held(target, found))
+        held.append(error or LockedObject(target, found))
     return held

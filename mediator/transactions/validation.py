@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mediator.base.errors import Location, TransactionAborted
 from mediator.operations.expiry import expired
-from mediator.operations.intents import IntentMarker
+from mediator.operations.intents import IntentStore
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, Record, RecordKey, Standing
-from mediator.transactions.model import Seen
+from mediator.stores.port import Fragment, Record, RecordKey, RecordState
+from mediator.transactions.model import ReadSetEntry
 
 __all__ = ["validate"]
 
 
 async def validate(
-    intents: IntentMarker,
-    reads: Sequence[Seen],
+    intents: IntentStore,
+    reads: Sequence[ReadSetEntry],
     routes: Mapping[str, ClassRoute],
     intent: str,
     now: Callable[[], float],
@@ -70,7 +70,7 @@ async def validate(
     return met
 
 
-def _parts(route: ClassRoute | None, seen: Seen) -> list[Fragment] | None:
+def _parts(route: ClassRoute | None, seen: ReadSetEntry) -> list[Fragment] | None:
     """Find the records to look at; None if a group is no longer part of the class."""
     if route is None:
         return None
@@ -83,7 +83,7 @@ def _parts(route: ClassRoute | None, seen: Seen) -> list[Fragment] | None:
     return [f for f in route.fragments if not seen.versions.keys().isdisjoint(f.groups)]
 
 
-def _stands(seen: Seen, here: Mapping[Fragment, Standing], now: float) -> bool:
+def _stands(seen: ReadSetEntry, here: Mapping[Fragment, RecordState], now: float) -> bool:
     if seen.versions is None:
         return not any(_lives(seen.id, f, standing, now) for f, standing in here.items())
     current: dict[str, int | None] = {}
@@ -94,13 +94,13 @@ def _stands(seen: Seen, here: Mapping[Fragment, Standing], now: float) -> bool:
     return all(current.get(group) == version for group, version in seen.versions.items())
 
 
-def _lives(id_: str, fragment: Fragment, standing: Standing, now: float) -> bool:
+def _lives(id_: str, fragment: Fragment, standing: RecordState, now: float) -> bool:
     if standing.creation_version is None:
         return False
     return not expired(fragment, Record(id_, standing.creation_version, {}, {}), now)
 
 
-def _aborted(reads: Sequence[Seen], stale: Iterable[int]) -> TransactionAborted:
+def _aborted(reads: Sequence[ReadSetEntry], stale: Iterable[int]) -> TransactionAborted:
     places = [Location(f"/reads/{i}", "has been changed since it was read") for i in stale]
     changed = [{"class": reads[i].class_name, "id": reads[i].id} for i in stale]
     detail = "What the transaction has read is no longer so; nothing was done."

@@ -175,7 +175,7 @@ def source_of(headers: Mapping[str, str]) -> Source:
 def _tells_of_a_hit(headers: Mapping[str, str]) -> bool:
     """Whether a member of Cache-Status (RFC 9211, section 2) tells of a cache's hit."""
     for member in headers.get("cache-status", "").split(","):
-        name, *parameters = (part.strip().lower() for part in member.split(";"))
+        name, *parameters = (partition.strip().lower() for partition in member.split(";"))
         if "hit" in parameters and name != _SERVICE:
             return True
     return False

@@ -1,4 +1,4 @@
-"""The filter in use: fetched, aged, renewed (COHERENCE.md, "The client")."""
+"""The filter in use: fetched, aged, renewed (docs/protocol.md, "The client")."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Flight:
 
         What any cache may answer serves the reads by the same filter. What the origin answers
         serves whoever goes by a filter, or needs an answer, from before it was sent: a read never
-        joins a request that is older than what it needs (COHERENCE.md).
+        joins a request that is older than what it needs (docs/protocol.md).
         """
         if self.task.cancelling():
             return False

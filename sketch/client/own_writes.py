@@ -1,4 +1,4 @@
-"""Own writes, remembered while anything older may be in use (COHERENCE.md, "The client").
+"""Own writes, remembered while anything older may be in use (docs/protocol.md, "The client").
 
 A filter that was generated before a write does not name what the write made stale. Until there is a
 later one the objects written are read from the origin, so that a client sees what it wrote. Its own

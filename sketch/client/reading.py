@@ -133,7 +133,7 @@ class Reader:
         Raises:
             PortolanError: There is none.
         """
-        # A primary may answer this, and what it answers says nothing of the systems' present.
+        # A view may answer this, and what it answers says nothing of the systems' present.
         wish = f"at-least={position}, max-staleness={self._keeper.delta_s:.6f}"
         self._statistics.revalidations += 1
         response = await self._get(resource.path, {"Cache-Control": "no-cache", "Prefer": wish})
@@ -148,7 +148,7 @@ class Reader:
         await self._flights.close()
 
     def _need(self, resource: Readable, copy: Copy | None, *, refresh: bool) -> Need:
-        """Decide who may answer (COHERENCE.md, "The client").
+        """Decide who may answer (docs/protocol.md, "The client").
 
         What was not outdated Δ ago is within the bound, whoever has it, and whatever filters say.
         """
@@ -215,7 +215,7 @@ class Reader:
         return replace(self._land(resource, response, since, copy, epoch), since=sent)
 
     async def _ask(self, resource: Readable, headers: dict[str, str]) -> Response:
-        """Ask the systems, not the primary: what bounds its age is the schema, not this client."""
+        """Ask the systems, not the view: what bounds its age is the schema, not this client."""
         if resource.class_name in self._on_systems:
             headers |= {"Prefer": "consistency=strong"}
         response = await self._counted(resource.path, headers)

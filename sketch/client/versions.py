@@ -35,5 +35,5 @@ def _versions(tag: str) -> dict[str, int]:
     match = _TAG.fullmatch(tag)
     if match is None:
         return {}
-    pairs = [part.split(":") for part in match[2][1:].split(".")]
+    pairs = [partition.split(":") for partition in match[2][1:].split(".")]
     return {f"{match[1]}.{group}": int(version) for group, version in pairs}

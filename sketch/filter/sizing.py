@@ -1,4 +1,4 @@
-"""How large a filter has to be; `cache_sketch`, section 2, "Sizes"."""
+"""How large a filter has to be; docs/papers/cache_sketch.md, "Sizes"."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ export async function connect(url, database, options = {}) {
       const Prefer = onSystems.has(name) ? "consistency=strong" : null;
       const r = await send(path, { ...headers, Prefer }, f && { cache: "default" });
       if (Prefer || !r.told("portolan-staleness")) return r;
-      onSystems.add(name); // A primary's age is bounded by the schema alone.
+      onSystems.add(name); // A view's age is bounded by the schema alone.
       return ask();
     };
     const r = await ask(), held = r.status === 304 && copy;

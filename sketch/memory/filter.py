@@ -11,7 +11,7 @@ __all__ = ["MemoryFilter"]
 
 
 class MemoryFilter:
-    """The keys in the filter of one part.
+    """The keys in the filter of one partition.
 
     Attributes:
         bits: The plain filter, always up to date.

@@ -1,4 +1,4 @@
-"""One part of the sketch in memory: what a write, a read and the passing of time do to it."""
+"""One partition of the sketch in memory: what a write, a read and the passing of time do to it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sketch.memory.filter import MemoryFilter
 from sketch.memory.purges import OwedPurges
 from sketch.memory.queries import Registrations
 from sketch.memory.versions import Versions
-from sketch.protocol.port import Changes, Ended, Part, SketchLimits
-from sketch.protocol.states import PartState
+from sketch.protocol.port import EndResult, Partition, ResultChanges, SketchLimits
+from sketch.protocol.states import PartitionState
 from sketch.protocol.times import lifetime_us, microseconds
 
-__all__ = ["MemoryPart"]
+__all__ = ["MemoryPartition"]
 
 
 @dataclass(slots=True)
@@ -24,8 +24,8 @@ class _Write:
     held: dict[str, bool] = field(default_factory=dict)
 
 
-class MemoryPart:
-    """A part; `now` is microseconds on the sketch's clock.
+class MemoryPartition:
+    """A partition; `now` is microseconds on the sketch's clock.
 
     Attributes:
         incarnation: Of the filter.
@@ -86,11 +86,11 @@ class MemoryPart:
         self.versions.forget(key)
         return handed > now or now < self.saturated_until
 
-    def end(self, now: int, token: str, versions: Mapping[str, int]) -> Ended:
+    def end(self, now: int, token: str, versions: Mapping[str, int]) -> EndResult:
         """Clear a write's mark, set its versions, owe purges."""
         write = self._writes.pop(token, None)
         if write is None:
-            return Ended.DONE
+            return EndResult.DONE
         self._leases.discard(token)
         wanted = not self._wanted.isdisjoint(write.held)
         for key, held in write.held.items():
@@ -101,17 +101,19 @@ class MemoryPart:
                 self.versions.forget(key)
             if held:
                 self.purges.owe(now, key)
-        return Ended.WANTED if wanted else Ended.DONE
+        return EndResult.CONTENDED if wanted else EndResult.DONE
 
-    def close(self, now: int, token: str, versions: Mapping[str, int], changes: Changes) -> Ended:
+    def close(
+        self, now: int, token: str, versions: Mapping[str, int], changes: ResultChanges
+    ) -> EndResult:
         """End a write, if nothing speaks against what it says of query results."""
         write = self._writes.get(token)
-        if write is not None and changes.mark != self.queries.mark:
-            if changes.insists:
+        if write is not None and changes.sequence != self.queries.sequence:
+            if changes.pauses_registration:
                 self.queries.keep_quiet(now)
-            return Ended.BEHIND
-        if write is not None and changes.alone and not self._contested.isdisjoint(write.held):
-            return Ended.CONTESTED
+            return EndResult.BEHIND
+        if write is not None and changes.exclusive and not self._contested.isdisjoint(write.held):
+            return EndResult.CONCURRENT
         return self.end(now, token, versions)
 
     def changed(self, now: int, query: str) -> None:
@@ -174,10 +176,10 @@ class MemoryPart:
             self.queries.discard(key)
         return len(stale) + len(handed)
 
-    def state(self, now: int, part: Part) -> PartState:
+    def state(self, now: int, partition: Partition) -> PartitionState:
         """Return how it is."""
-        return PartState(
-            part=part,
+        return PartitionState(
+            partition=partition,
             time_us=now,
             incarnation=self.incarnation,
             generation=self.filter.generation,

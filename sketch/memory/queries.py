@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sketch.protocol.port import Registered
+from sketch.protocol.port import QueryRegistrations
 
 __all__ = ["Registrations"]
 
@@ -17,14 +17,14 @@ class Registrations:
         first: The first mark; larger than those of any life before.
 
     Attributes:
-        mark: Grows with each registration.
+        sequence: Grows with each registration.
     """
 
     def __init__(self, most: int, first: int) -> None:
         self._most = most
         self._numbers: dict[str, int] = {}
         self._quiet_until = 0
-        self.mark = first
+        self.sequence = first
 
     def __contains__(self, key: str) -> bool:
         return key in self._numbers
@@ -38,8 +38,8 @@ class Registrations:
     def add(self, key: str) -> None:
         """Register a query."""
         if key not in self._numbers:
-            self.mark += 1
-            self._numbers[key] = self.mark
+            self.sequence += 1
+            self._numbers[key] = self.sequence
 
     def discard(self, key: str) -> None:
         """Register a query no more."""
@@ -49,8 +49,10 @@ class Registrations:
         """Let nobody register for a moment."""
         self._quiet_until = now + _QUIET_US
 
-    def since(self, mark: int) -> Registered:
+    def since(self, sequence: int) -> QueryRegistrations:
         """Tell what was registered after a mark; all if the mark is not of this life."""
-        whole = mark == 0 or mark > self.mark
-        numbers = {key: n for key, n in self._numbers.items() if whole or n > mark}
-        return Registered(self.mark, len(self._numbers), numbers, whole and mark != self.mark)
+        complete = sequence == 0 or sequence > self.sequence
+        numbers = {key: n for key, n in self._numbers.items() if complete or n > sequence}
+        return QueryRegistrations(
+            self.sequence, len(self._numbers), numbers, complete and sequence != self.sequence
+        )

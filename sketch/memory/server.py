@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 
 from sketch.filter.bloom import FilterShape
-from sketch.memory.partition import MemoryPart
-from sketch.protocol.bounds import by_part, checked, checked_keys, known_versions
+from sketch.memory.partition import MemoryPartition
+from sketch.protocol.bounds import by_partition, checked, checked_keys, known_versions
 from sketch.protocol.port import (
-    Begun,
-    Changes,
-    Ended,
+    BeginResult,
+    EndResult,
     Grant,
-    Part,
+    OnContention,
+    Partition,
     PendingWrite,
     Purge,
-    Registered,
+    QueryRegistrations,
+    ResultChanges,
     SketchLimits,
     Snapshot,
-    TellWanted,
 )
-from sketch.protocol.states import PartState
+from sketch.protocol.states import PartitionState
 from sketch.protocol.times import granted_us
 from sketch.protocol.union import NO_INCARNATION, full_bits, united
 
@@ -59,150 +59,162 @@ class MemorySketch:
         self._clock = clock
         self._fresh = fresh
         self._begun_us = clock()
-        self._parts: dict[Part, MemoryPart] = {}
+        self._partitions: dict[Partition, MemoryPartition] = {}
 
-    async def create(self, part: Part) -> None:
-        """Begin a part that has never been: nothing of it is in any cache."""
-        if part not in self._parts:
+    async def create(self, partition: Partition) -> None:
+        """Begin a partition that has never been: nothing of it is in any cache."""
+        if partition not in self._partitions:
             now = self._clock()
-            self._parts[part] = MemoryPart(self.limits, self.shape, now, fresh=True)
+            self._partitions[partition] = MemoryPartition(self.limits, self.shape, now, fresh=True)
 
-    async def renew(self, part: Part) -> None:
+    async def invalidate(self, partition: Partition) -> None:
         """See the port."""
-        renewed = MemoryPart(self.limits, self.shape, self._clock(), fresh=False)
-        known = self._part(part)
+        renewed = MemoryPartition(self.limits, self.shape, self._clock(), fresh=False)
+        known = self._partition(partition)
         renewed.purges, renewed.layout, renewed.schema = known.purges, known.layout, known.schema
-        self._parts[part] = renewed
+        self._partitions[partition] = renewed
 
-    async def layout(self, part: Part) -> str:
+    async def layout(self, partition: Partition) -> str:
         """See the port."""
-        return self._part(part).layout
+        return self._partition(partition).layout
 
     async def adopt(
-        self, part: Part, before: str, after: str, *, anew: bool = False, schema: str = ""
+        self,
+        partition: Partition,
+        before: str,
+        after: str,
+        *,
+        invalidate: bool = False,
+        schema: str = "",
     ) -> bool:
         """See the port."""
-        it = self._part(part)
+        it = self._partition(partition)
         if it.layout != before:
             return False
-        if anew or (not before and it.hands_out):
-            await self.renew(part)
-        self._part(part).layout, self._part(part).schema = after, schema
+        if invalidate or (not before and it.hands_out):
+            await self.invalidate(partition)
+        self._partition(partition).layout, self._partition(partition).schema = after, schema
         return True
 
-    async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
+    async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
         """See the port."""
         own = checked_keys(keys)
-        now, it = self._expired(part, len(own))
-        return Begun(tuple(it.begin(now, own, checked(token))), it.queries.mark)
+        now, it = self._expired(partition, len(own))
+        return BeginResult(tuple(it.begin(now, own, checked(token))), it.queries.sequence)
 
     async def end(
-        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
-    ) -> Ended:
+        self,
+        partition: Partition,
+        token: str,
+        versions: Mapping[str, int],
+        changes: ResultChanges | None = None,
+    ) -> EndResult:
         """See the port."""
         known = known_versions(versions)
-        now, it = self._expired(part, len(versions))
+        now, it = self._expired(partition, len(versions))
         if changes is None:
             return it.end(now, token, known)
         for query in changes.queries:
             it.changed(now, checked(query))
         return it.close(now, token, known, changes)
 
-    async def report_query(self, part: Part, key: str, ttl_s: float, schema: str = "") -> Grant:
+    async def report_query(
+        self, partition: Partition, key: str, ttl_s: float, schema: str = ""
+    ) -> Grant:
         """See the port."""
-        now, it = self._expired(part, 1)
+        now, it = self._expired(partition, 1)
         if schema != it.schema:
             return Grant(now, adopted=False)
         return Grant(now, it.report_query(now, checked(key), granted_us(self.limits, ttl_s)))
 
-    async def registered(self, part: Part, since: int) -> Registered:
+    async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
         """See the port."""
-        return self._part(part).queries.since(since)
+        return self._partition(partition).queries.since(since)
 
-    async def changed(self, part: Part, queries: Sequence[str]) -> None:
+    async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
         """See the port."""
-        now, it = self._expired(part, len(queries))
+        now, it = self._expired(partition, len(queries))
         for query in queries:
             it.changed(now, checked(query))
 
-    async def report_read(self, part: Part, keys: Sequence[str], ttl_s: float) -> Grant:
+    async def report_read(self, partition: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
         """See the port."""
         own = checked_keys(keys)
-        now, it = self._expired(part, len(own))
+        now, it = self._expired(partition, len(own))
         ttl_us = it.report_read(now, own, granted_us(self.limits, ttl_s) if own else 0)
         fills = (fill for key in own if (fill := it.versions.fill_of(key)))
         return Grant(now, ttl_us, tuple(map(it.versions.of, own)), ",".join(dict.fromkeys(fills)))
 
-    async def fill(self, part: Part, fill: str, versions: Mapping[str, int]) -> None:
+    async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
         """See the port."""
         tokens = frozenset(fill.split(","))
-        _, it = self._expired(part, len(versions))
+        _, it = self._expired(partition, len(versions))
         for key, version in known_versions(versions).items():
             it.versions.fill(key, tokens, version)
 
-    async def snapshot(self, parts: Sequence[Part]) -> Snapshot:
-        """See the port; no parts have an empty filter."""
-        if parts:
-            return united([self._snapshot(part) for part in parts])
+    async def snapshot(self, partitions: Sequence[Partition]) -> Snapshot:
+        """See the port; no partitions have an empty filter."""
+        if partitions:
+            return united([self._snapshot(partition) for partition in partitions])
         empty = bytes(self.shape.bits // 8)
         return Snapshot(self.shape, empty, self._clock(), NO_INCARNATION, 0)
 
-    async def orphans(self, parts: Sequence[Part], limit: int) -> list[PendingWrite]:
+    async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         """See the port."""
         found: list[PendingWrite] = []
-        for part in parts:
-            now, it = self._expired(part, 1)
+        for partition in partitions:
+            now, it = self._expired(partition, 1)
             orphans = it.orphans(now, limit - len(found))
-            found += (PendingWrite(part, token, keys) for token, keys in orphans)
+            found += (PendingWrite(partition, token, keys) for token, keys in orphans)
         return found
 
-    async def expire(self, part: Part, most: int = 1_000) -> int:
+    async def expire(self, partition: Partition, most: int = 1_000) -> int:
         """Remove what has expired, and return how much there was; others do so in passing."""
-        return self._part(part).expire(self._clock(), most)
+        return self._partition(partition).expire(self._clock(), most)
 
-    async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
+    async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
         """See the port."""
         taken: list[Purge] = []
-        for part in parts:
-            now, it = self._expired(part, 1)
+        for partition in partitions:
+            now, it = self._expired(partition, 1)
             keys = it.purges.take(now, limit - len(taken))
-            taken += (Purge(part, key, now) for key in keys)
+            taken += (Purge(partition, key, now) for key in keys)
         return taken
 
-    async def purged(self, purges: Sequence[Purge]) -> None:
+    async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
         """See the port."""
-        for part, own in by_part(purges).items():
-            _, it = self._expired(part, len(own))
+        for partition, own in by_partition(purges).items():
+            _, it = self._expired(partition, len(own))
             for purge in own:
                 it.purges.settle(purge.key, purge.ticket)
 
-    async def states(self, parts: Sequence[Part]) -> list[PartState]:
+    async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
         """See `sketch.protocol.states.Inspectable`."""
         now = self._clock()
-        return [self._part(part).state(now, part) for part in parts]
+        return [self._partition(partition).state(now, partition) for partition in partitions]
 
-    async def listen(self, tell: TellWanted) -> None:
+    async def listen(self, on_contention: OnContention) -> None:
         """Tell nothing: no mark lingers."""
 
     async def close(self) -> None:
         """See the port."""
 
-    def _part(self, part: Part) -> MemoryPart:
-        if part not in self._parts:
+    def _partition(self, partition: Partition) -> MemoryPartition:
+        if partition not in self._partitions:
             # What came before this process may have handed out copies until it began, not later.
             begun = self._begun_us
-            it = MemoryPart(self.limits, self.shape, begun, fresh=self._fresh)
-            self._parts[part] = it
-        return self._parts[part]
+            it = MemoryPartition(self.limits, self.shape, begun, fresh=self._fresh)
+            self._partitions[partition] = it
+        return self._partitions[partition]
 
-    def _expired(self, part: Part, keys: int) -> tuple[int, MemoryPart]:
-        """Return the time and a part, from which some of what has expired is removed."""
-        now, it = self._clock(), self._part(part)
+    def _expired(self, partition: Partition, keys: int) -> tuple[int, MemoryPartition]:
+        """Return the time and a partition, from which some of what has expired is removed."""
+        now, it = self._clock(), self._partition(partition)
         it.expire(now, max(self.limits.expired_at_once, 2 * keys))
         return now, it
 
-    def _snapshot(self, part: Part) -> Snapshot:
-        now, it = self._expired(part, self.limits.expired_at_once)
+    def _snapshot(self, partition: Partition) -> Snapshot:
+        now, it = self._expired(partition, self.limits.expired_at_once)
         all_stale = now < it.saturated_until
         return Snapshot(
             shape=self.shape,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from sketch.protocol.port import Part, Purge, SketchUnavailable
+from sketch.protocol.port import Partition, Purge, SketchUnavailable
 
-__all__ = ["by_part", "checked", "checked_keys", "known_versions"]
+__all__ = ["by_partition", "checked", "checked_keys", "known_versions"]
 
 KEYS_AT_ONCE: Final = 5_000
 KEY_BYTES: Final = 4_096
@@ -50,9 +50,9 @@ def known_versions(versions: Mapping[str, int]) -> dict[str, int]:
     return {key: v for key, v in versions.items() if 0 < v <= _HIGHEST_VERSION}
 
 
-def by_part(purges: Iterable[Purge]) -> dict[Part, list[Purge]]:
-    """Group purges by their part."""
-    parts: dict[Part, list[Purge]] = {}
+def by_partition(purges: Iterable[Purge]) -> dict[Partition, list[Purge]]:
+    """Group purges by their partition."""
+    partitions: dict[Partition, list[Purge]] = {}
     for purge in purges:
-        parts.setdefault(purge.part, []).append(purge)
-    return parts
+        partitions.setdefault(purge.partition, []).append(purge)
+    return partitions

@@ -1,8 +1,8 @@
-"""What the server's sketch is told and asked (COHERENCE.md), and what it answers.
+"""What the server's sketch is told and asked (docs/protocol.md), and what it answers.
 
-The sketch is kept in *parts*, one for each class of a database. A key names one cache group of one
-object, ``class/id#group``; all keys of one call belong to the same part. Times are microseconds
-since 1970 on the sketch's own clock, which all replicas share.
+The sketch is kept in *partitions*, one for each class of a database. A key names one cache group of
+one object, ``class/id#group``; all keys of one call belong to the same partition. Times are
+microseconds since 1970 on the sketch's own clock, which all replicas share.
 
 For each key the sketch knows two times. `handed_out` is the latest end of life of any copy that may
 lie in a cache. `stale_until` is `handed_out` as it stood at the last write. The key is in the
@@ -24,20 +24,20 @@ from typing import NamedTuple, Protocol, TypeAlias
 from sketch.filter.bloom import FilterShape
 
 __all__ = [
-    "Begun",
-    "Changes",
-    "Ended",
+    "BeginResult",
+    "EndResult",
     "Grant",
-    "Part",
+    "OnContention",
+    "Partition",
     "PendingWrite",
     "Purge",
     "PurgeQueue",
-    "Registered",
+    "QueryRegistrations",
+    "ResultChanges",
     "ServerSketch",
     "SketchLimits",
     "SketchUnavailable",
     "Snapshot",
-    "TellWanted",
 ]
 
 
@@ -45,7 +45,7 @@ class SketchUnavailable(Exception):
     """The sketch did not answer: writes are refused, and nothing may be cached."""
 
 
-class Part(NamedTuple):
+class Partition(NamedTuple):
     """One class of a database."""
 
     database: str
@@ -58,18 +58,18 @@ class SketchLimits:
 
     Attributes:
         longest_ttl_s: No copy is ever given a longer life (seconds).
-        margin_s: M of COHERENCE.md: what passes at most between `report_read` and the receipt by
-            the last cache, with one second of rounding for each layer.
+        margin_s: M of docs/protocol.md: what passes at most between `report_read` and the receipt
+            by the last cache, with one second of rounding for each layer.
         layers: Shared caches in a row that do not tell a copy's age; their lifetimes add up.
         lease_s: For how long a write is pending at most before it is taken for orphaned; longer
             than any call of a store may take.
-        keys: Keys of a part that caches may hold copies of at the same time; beyond, nothing new
-            becomes cacheable.
-        queries: Queries of a part that are registered at the same time; beyond, no further result
-            becomes cacheable.
+        keys: Keys of a partition that caches may hold copies of at the same time; beyond, nothing
+            new becomes cacheable.
+        queries: Queries of a partition that are registered at the same time; beyond, no further
+            result becomes cacheable.
         expired_at_once: Keys that may leave the filter in the course of one call at least; twice
             as many as the call names, if that is more, so that what has expired does not pile up.
-        purge_again_s: F of COHERENCE.md, the longest time a cache may take to fill: a purge is
+        purge_again_s: F of docs/protocol.md, the longest time a cache may take to fill: a purge is
             repeated after it; None: nothing is purged, and no purges are kept.
         purge_lease_s: After which time a purge that was taken, but not done, is given out again.
     """
@@ -86,20 +86,20 @@ class SketchLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BeginResult:
     """What `begin` found.
 
     Attributes:
         held: Those of the keys that caches may hold copies of: they are to be purged.
-        mark: The present mark of registered queries (`Registered`).
-        lingers: Whether the write may be acknowledged before it is ended, and others after it under
-            its token: no cache can hold its keys, and no result of a query becomes cacheable until
-            it has ended. Never where `begin` and `end` take no round trip.
+        sequence: The present mark of registered queries (`QueryRegistrations`).
+        lease_cacheable: Whether the write may be acknowledged before it is ended, and others after
+            it under its token: no cache can hold its keys, and no result of a query becomes
+            cacheable until it has ended. Never where `begin` and `end` take no round trip.
     """
 
     held: tuple[str, ...] = ()
-    mark: int = 0
-    lingers: bool = False
+    sequence: int = 0
+    lease_cacheable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,46 +127,47 @@ class Grant:
 class PendingWrite:
     """A write whose lease has ended, and which nobody has ended."""
 
-    part: Part
+    partition: Partition
     token: str
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """The queries of a part that are registered.
+class QueryRegistrations:
+    """The queries of a partition that are registered.
 
     Attributes:
-        mark: Changes with each registration, and when the sketch is lost.
+        sequence: Changes with each registration, and when the sketch is lost.
         count: How many there are.
         numbers: Their keys, with the numbers of their registrations: those that the asker lacks.
-        whole: Whether these are all there are.
+        complete: Whether these are all there are.
     """
 
-    mark: int
+    sequence: int
     count: int
     numbers: Mapping[str, int]
-    whole: bool
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ResultChanges:
     """What a writer says of query results when it ends a write.
 
     Attributes:
         queries: Keys of the results that it may have changed.
-        mark: Of the registrations among which it looked for them.
-        alone: It has looked at the objects as if nobody else wrote them meanwhile.
-        insists: For a moment no query is to be registered, so that the next look is up to date.
+        sequence: Of the registrations among which it looked for them.
+        exclusive: It has looked at the objects as if nobody else wrote them meanwhile.
+        pauses_registration: For a moment no query is to be registered, so that the next look is up
+            to date.
     """
 
     queries: Sequence[str]
-    mark: int
-    alone: bool = False
-    insists: bool = False
+    sequence: int
+    exclusive: bool = False
+    pauses_registration: bool = False
 
 
-class Ended(Enum):
+class EndResult(Enum):
     """What came of the end of a write.
 
     DONE: it has ended.
@@ -176,21 +177,21 @@ class Ended(Enum):
     """
 
     DONE = auto()
-    WANTED = auto()
+    CONTENDED = auto()
     BEHIND = auto()
-    CONTESTED = auto()
+    CONCURRENT = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The plain filter of a part, or of several (their union).
+    """The plain filter of a partition, or of several (their union).
 
     Attributes:
         shape: Size, number of bits of a key, seed.
         bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
         time_us: When the bits held: read before them, the earliest of a union.
         incarnation: 32 hexadecimal digits; changes when the sketch was lost.
-        generation: Counts the changes of the bits; of a union, a digest of its parts' ones.
+        generation: Counts the changes of the bits; of a union, a digest of its partitions' ones.
         revalidate_all: The sketch was lost lately: all bits are set.
     """
 
@@ -202,7 +203,7 @@ class Snapshot:
     revalidate_all: bool = False
 
 
-TellWanted: TypeAlias = Callable[[Part, str], Awaitable[object]]
+OnContention: TypeAlias = Callable[[Partition, str], Awaitable[object]]
 """Told of a key that somebody wanted to read; empty: the result of any query of the class."""
 
 
@@ -211,75 +212,88 @@ class ServerSketch(Protocol):
 
     limits: SketchLimits
 
-    async def create(self, part: Part) -> None:
-        """Begin a part that has never been: nothing of it is in any cache.
+    async def create(self, partition: Partition) -> None:
+        """Begin a partition that has never been: nothing of it is in any cache.
 
-        A part that is not there otherwise counts as lost. Does nothing to one that is there.
+        A partition that is not there otherwise counts as lost. Does nothing to one that is there.
         """
 
-    async def renew(self, part: Part) -> None:
-        """Begin a part anew, as if it had been lost: what lies in caches is no longer true.
+    async def invalidate(self, partition: Partition) -> None:
+        """Begin a partition anew, as if it had been lost: what lies in caches is no longer true.
 
         Its incarnation changes, and everything of it is revalidated until no copy can be alive.
         """
 
-    async def layout(self, part: Part) -> str:
-        """Return what the keys of a part stand for, as it was adopted; empty: nothing was."""
+    async def layout(self, partition: Partition) -> str:
+        """Return what the keys of a partition stand for, as it was adopted; empty: nothing was."""
 
     async def adopt(
-        self, part: Part, before: str, after: str, *, anew: bool = False, schema: str = ""
+        self,
+        partition: Partition,
+        before: str,
+        after: str,
+        *,
+        invalidate: bool = False,
+        schema: str = "",
     ) -> bool:
         """Put a layout in the place of another, in one step; False: it was another one.
 
         Args:
-            part: The part.
-            before: The layout that was known. Where none was, copies may rest on any: the part
+            partition: The partition.
+            before: The layout that was known. Where none was, copies may rest on any: the partition
                 begins anew if some may be alive.
             after: The new layout.
-            anew: The part begins anew as by `renew`, for what lies in caches is not covered.
+            invalidate: The partition begins anew as by `invalidate`, for what lies in caches is not
+                covered.
             schema: What registrations of queries have to name; empty: no query is registered.
         """
 
-    async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
+    async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
         """Mark keys as being written, in one atomic step; a token given twice counts once."""
 
     async def end(
-        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
-    ) -> Ended:
+        self,
+        partition: Partition,
+        token: str,
+        versions: Mapping[str, int],
+        changes: ResultChanges | None = None,
+    ) -> EndResult:
         """Clear a write's mark and set the versions it made, by maximum; lets unknown tokens be.
 
         Results that the write may have changed enter the filter before, whatever comes of it; with
         `changes` the write ends only if nothing speaks against what they say.
         """
 
-    async def report_read(self, part: Part, keys: Sequence[str], ttl_s: float) -> Grant:
+    async def report_read(self, partition: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
         """Note that an answer showing these keys is about to be read and may be cached.
 
         All or nothing: if a write to any of the keys is pending, nothing is noted.
         """
 
-    async def report_query(self, part: Part, key: str, ttl_s: float, schema: str = "") -> Grant:
+    async def report_query(
+        self, partition: Partition, key: str, ttl_s: float, schema: str = ""
+    ) -> Grant:
         """Register a query whose result is about to be read, and may be cached, in one step.
 
         Under another schema than the one that was adopted nothing is registered, and nothing kept.
         """
 
-    async def registered(self, part: Part, since: int) -> Registered:
+    async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
         """Tell the queries registered after a mark; all if it is 0, or of another life."""
 
-    async def changed(self, part: Part, queries: Sequence[str]) -> None:
+    async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
         """Note that query results may have changed; they are registered no more."""
 
-    async def fill(self, part: Part, fill: str, versions: Mapping[str, int]) -> None:
+    async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
         """Tell the versions that were read after `report_read`; ignored if a write came between."""
 
-    async def snapshot(self, parts: Sequence[Part]) -> Snapshot:
-        """Return the union of the filters of parts."""
+    async def snapshot(self, partitions: Sequence[Partition]) -> Snapshot:
+        """Return the union of the filters of partitions."""
 
-    async def orphans(self, parts: Sequence[Part], limit: int) -> list[PendingWrite]:
+    async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         """List writes whose leases have ended; the caller fences them, purges, and ends them."""
 
-    async def listen(self, tell: TellWanted) -> None:
+    async def listen(self, on_contention: OnContention) -> None:
         """Tell of reads that were refused because of marks that may linger, until cancelled.
 
         The first one of each mark is told, to all replicas, as far as that is possible: a message
@@ -295,12 +309,12 @@ class Purge:
     """A key that caches are to forget.
 
     Attributes:
-        part: Its part.
+        partition: Its partition.
         key: The key.
         ticket: Tells this purge from a later one of the same key.
     """
 
-    part: Part
+    partition: Partition
     key: str
     ticket: int
 
@@ -312,8 +326,8 @@ class PurgeQueue(Protocol):
     brings the old version back. Every call raises `SketchUnavailable` and nothing else.
     """
 
-    async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
+    async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
         """Take purges that are due; those not done in `purge_lease_s` are given out again."""
 
-    async def purged(self, purges: Sequence[Purge]) -> None:
+    async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
         """Strike off purges that caches have confirmed; later ones of the same keys stay."""

@@ -1,4 +1,4 @@
-"""How a part of the sketch is, for operators."""
+"""How a partition of the sketch is, for operators."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 
-__all__ = ["Inspectable", "PartState"]
+__all__ = ["Inspectable", "PartitionState"]
 
 
 @dataclass(frozen=True, slots=True)
-class PartState:
-    """One part at one moment; times are microseconds on the sketch's clock.
+class PartitionState:
+    """One partition at one moment; times are microseconds on the sketch's clock.
 
     Attributes:
-        part: The part.
+        partition: The partition.
         time_us: The moment.
-        incarnation: 32 hexadecimal digits; changes when the part was lost.
+        incarnation: 32 hexadecimal digits; changes when the partition was lost.
         generation: Counts the changes of the bits.
         keys: Keys in the filter.
         bits_set: Bits of the filter that are set.
@@ -33,7 +33,7 @@ class PartState:
         bytes: What it takes in Redis, estimated by samples; None: in memory nobody counts.
     """
 
-    part: Part
+    partition: Partition
     time_us: int
     incarnation: str
     generation: int
@@ -56,5 +56,5 @@ class Inspectable(Protocol):
     kept_in: str
     """In what it is kept."""
 
-    async def states(self, parts: Sequence[Part]) -> list[PartState]:
-        """Describe parts; raises `SketchUnavailable`."""
+    async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
+        """Describe partitions; raises `SketchUnavailable`."""

@@ -1,4 +1,4 @@
-"""The union of several parts' filters."""
+"""The union of several partitions' filters."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def full_bits(shape: FilterShape) -> bytes:
 def united(snapshots: Sequence[Snapshot]) -> Snapshot:
     """Return the union of filters of one shape: it held at the earliest of their times.
 
-    The generation of a union is a digest of its parts' ones. Their sum would not do: two replicas
-    that read the same parts at once may see different changes, and count as many.
+    The generation of a union is a digest of its partitions' ones. Their sum would not do: two
+    replicas that read the same partitions at once may see different changes, and count as many.
     """
     if len(snapshots) == 1:
         return snapshots[0]

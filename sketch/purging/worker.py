@@ -1,4 +1,4 @@
-"""Purges on their way from the queue to every cache (COHERENCE.md, Writing, step 3)."""
+"""Purges on their way from the queue to every cache (docs/protocol.md, "Writing")."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from sketch.protocol.port import Part, Purge, PurgeQueue, SketchUnavailable
+from sketch.protocol.port import Partition, Purge, PurgeQueue, SketchUnavailable
 from sketch.purging.events import PurgeEvents, PurgeQueueUnanswered
 from sketch.purging.lane import Lane, PurgingLimits, Timing
 from sketch.purging.port import CachedKey, Purger
@@ -24,7 +24,7 @@ class Purging:
     Args:
         queue: Keeps the purges.
         purgers: Where they are sent.
-        parts: Returns the parts that this process serves.
+        partitions: Returns the partitions that this process serves.
         tell: Told what happens.
         limits: How purges are sent.
         timing: Time and chance; for tests.
@@ -37,7 +37,7 @@ class Purging:
         self,
         queue: PurgeQueue,
         purgers: Sequence[Purger],
-        parts: Callable[[], Sequence[Part]],
+        partitions: Callable[[], Sequence[Partition]],
         tell: PurgeEvents,
         limits: PurgingLimits | None = None,
         timing: Timing | None = None,
@@ -45,7 +45,7 @@ class Purging:
         if not purgers:
             raise ValueError("Purging needs a purger.")
         self._queue = queue
-        self._parts = parts
+        self._partitions = partitions
         self._tell = tell
         self._limits = limits or PurgingLimits()
         self._timing = timing or Timing()
@@ -104,7 +104,7 @@ class Purging:
         if not self._may_take():
             return ()
         try:
-            taken = await self._queue.purges(self._parts(), self._limits.batch)
+            taken = await self._queue.take_purges(self._partitions(), self._limits.batch)
         except SketchUnavailable:
             self._tell(PurgeQueueUnanswered())
             return ()
@@ -130,7 +130,7 @@ class Purging:
         done = [purge for purge in taken if _key_of(purge) in everywhere]
         try:
             if done:
-                await self._queue.purged(done)
+                await self._queue.acknowledge_purges(done)
         except SketchUnavailable:
             self._tell(PurgeQueueUnanswered())
         else:
@@ -145,4 +145,4 @@ class Purging:
 
 
 def _key_of(purge: Purge) -> CachedKey:
-    return CachedKey(purge.part.database, purge.key)
+    return CachedKey(purge.partition.database, purge.key)

@@ -1,9 +1,9 @@
 """The server's sketch in Redis 6.2 or newer, or Valkey.
 
-All keys of a part share the hash tag ``{<namespace>:<database>/<class>}``, and each call of the
-script touches the keys of one part only, so parts may lie on different nodes of a cluster. What
-callers ask for at the same time travels in one round trip, and what concerns one part in one call
-of the script. The clock is the server's.
+All keys of a partition share the hash tag ``{<namespace>:<database>/<class>}``, and each call of
+the script touches the keys of one partition only, so partitions may lie on different nodes of a
+cluster. Steps that callers take at the same time go in one round trip, and those of one partition
+in one call of the script. The clock is the server's.
 """
 
 from __future__ import annotations
@@ -19,42 +19,44 @@ from urllib.parse import quote
 
 from redis.asyncio import Redis
 
+from redis_connection.commands import arguments
+from redis_connection.scripts import Script
 from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
-from sketch.protocol.bounds import by_part, checked, checked_keys, known_versions
+from sketch.protocol.bounds import by_partition, checked, checked_keys, known_versions
 from sketch.protocol.port import (
-    Begun,
-    Changes,
-    Ended,
+    BeginResult,
+    EndResult,
     Grant,
-    Part,
+    OnContention,
+    Partition,
     PendingWrite,
     Purge,
-    Registered,
+    QueryRegistrations,
+    ResultChanges,
     SketchLimits,
     SketchUnavailable,
     Snapshot,
-    TellWanted,
 )
-from sketch.protocol.states import PartState
+from sketch.protocol.states import PartitionState
 from sketch.protocol.times import granted_us
 from sketch.protocol.union import NO_INCARNATION, full_bits, united
-from sketch.redis.contention import RedisWanted
+from sketch.redis.contention import RedisContention
 from sketch.redis.queries import ENDS, RedisQueries
-from sketch.redis.script_client import Channel, ScriptCall, connect, words
-from sketch.redis.scripts import source_of
-from sketch.redis.steps import Answer, Steps
+from sketch.redis.script_client import ScriptCall, ScriptClient, connect
+from sketch.redis.scripts import script_of
+from sketch.redis.steps import StepCoalescer, StepResult
 
-__all__ = ["KEYS_OF_A_PART", "RedisSketch"]
+__all__ = ["PARTITION_KEYS", "RedisSketch"]
 
-KEYS_OF_A_PART: Final = (
+PARTITION_KEYS: Final = (
     "meta",
-    "handed",
+    "copies",
     "stale",
     "members",
     "counts",
     "bits",
-    "marks",
+    "pending",
     "writes",
     "leases",
     "versions",
@@ -63,8 +65,8 @@ KEYS_OF_A_PART: Final = (
     "queries",
 )
 _STEPS: Final = 2
-"""Part of every life. Grows when steps of an older version would break what newer ones promise, so
-that replicas of both begin parts anew instead of relying on one another."""
+"""Part of every run id. Grows when steps of an older version would break what newer ones promise,
+so that replicas of both invalidate partitions instead of relying on one another."""
 
 _TIMEOUT_S: Final = 3.0
 _MOST_BITS: Final = 2**27
@@ -86,9 +88,9 @@ class RedisSketch:
     Args:
         redis: Its address, or a client whose settings are used for a connection of our own.
         limits: What is promised and held; all replicas should say the same.
-        shape: Of the filters; parts that were of another shape are begun anew.
+        shape: Of the filters; partitions that were of another shape are begun anew.
         namespace: What the names of all keys begin with.
-        timeout_s: Longest wait for an answer.
+        timeout_s: Longest wait for replies.
 
     Raises:
         ValueError: The namespace has a brace, or the filter has more than 2^27 bits.
@@ -113,180 +115,197 @@ class RedisSketch:
         self._own = connect(redis, timeout_s) if isinstance(redis, str) else None
         client = self._own or redis
         assert isinstance(client, Redis)
-        mark = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS}"
-        self._channel = Channel(client, self._script(), mark, timeout_s)
+        fingerprint = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS}"
+        self._client = ScriptClient(client, self._script(), fingerprint, timeout_s)
         self._keys_of = lru_cache(maxsize=4096)(_Names(namespace))
-        self._steps = Steps(self._channel, self._keys_of, limits.expired_at_once)
-        self._places = Struct(f">{shape.hashes}I")
+        self._steps = StepCoalescer(self._client, self._keys_of, limits.expired_at_once)
+        self._positions = Struct(f">{shape.hashes}I")
         self._queries = RedisQueries(self._steps, shape)
-        self._wanted = RedisWanted(client, namespace)
-        self._bits: dict[Part, _Bits] = {}
+        self._contention = RedisContention(client, namespace)
+        self._bits: dict[Partition, _Bits] = {}
 
-    def _script(self) -> str:
-        return source_of(self.limits, self.shape)
+    def _script(self) -> Script:
+        return script_of(self.limits, self.shape)
 
-    async def create(self, part: Part) -> None:
-        """Begin a part that has never been: nothing of it is in any cache.
+    async def create(self, partition: Partition) -> None:
+        """Begin a partition that has never been: nothing of it is in any cache.
 
-        A part that is not there otherwise counts as lost. Does nothing to one that is there.
+        A partition that is not there otherwise counts as lost. Does nothing to one that is there.
         """
-        call = ScriptCall(self._keys_of(part), 0, standing="fresh")
-        (answer,) = await self._channel.ask([call])
-        if isinstance(answer, Exception):
-            raise SketchUnavailable("The sketch refused.") from answer
+        call = ScriptCall(self._keys_of(partition), 0, claim="new")
+        (reply,) = await self._client.execute([call])
+        if isinstance(reply, Exception):
+            raise SketchUnavailable("The sketch refused.") from reply
 
-    async def renew(self, part: Part) -> None:
+    async def invalidate(self, partition: Partition) -> None:
         """See the port."""
-        await self._steps.take(part, "renew", ())
+        await self._steps.take(partition, "invalidate", ())
 
-    async def layout(self, part: Part) -> str:
+    async def layout(self, partition: Partition) -> str:
         """See the port."""
-        answer = await self._steps.take(part, "layout", ())
-        return bytes(answer.value).decode()
+        result = await self._steps.take(partition, "layout", ())
+        return bytes(result.value).decode()
 
     async def adopt(
-        self, part: Part, before: str, after: str, *, anew: bool = False, schema: str = ""
+        self,
+        partition: Partition,
+        before: str,
+        after: str,
+        *,
+        invalidate: bool = False,
+        schema: str = "",
     ) -> bool:
         """See the port."""
-        words = (before, after, int(anew), schema)
-        return bool((await self._steps.take(part, "adopt", words)).value)
+        arguments = (before, after, int(invalidate), schema)
+        return bool((await self._steps.take(partition, "adopt", arguments)).value)
 
-    async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
+    async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
         """See the port."""
-        words: list[Any] = [checked(token)]
+        arguments: list[Any] = [checked(token)]
         for key in (own := checked_keys(keys)):
-            words += (key, self._places.pack(*positions(key, self.shape)))
-        answer = await self._steps.take(part, "begin", words, len(own))
-        *flags, mark, lingers = answer.value
+            arguments += (key, self._positions.pack(*positions(key, self.shape)))
+        result = await self._steps.take(partition, "begin", arguments, len(own))
+        *flags, sequence, lease_cacheable = result.value
         held = [key for key, is_held in zip(own, flags, strict=True) if is_held]
-        return Begun(tuple(dict.fromkeys(held)), mark, bool(lingers) and not held)
+        return BeginResult(tuple(dict.fromkeys(held)), sequence, bool(lease_cacheable) and not held)
 
     async def end(
-        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
-    ) -> Ended:
+        self,
+        partition: Partition,
+        token: str,
+        versions: Mapping[str, int],
+        changes: ResultChanges | None = None,
+    ) -> EndResult:
         """See the port."""
-        words = [checked(token), *_pairs(known_versions(versions))]
+        arguments = [checked(token), *_pairs(known_versions(versions))]
         if changes is None:
-            answer = await self._steps.take(part, "end", words, len(versions))
-            return ENDS[answer.value]
-        return await self._queries.close(part, words[0], words[1:], changes)
+            result = await self._steps.take(partition, "end", arguments, len(versions))
+            return ENDS[result.value]
+        return await self._queries.close(partition, arguments[0], arguments[1:], changes)
 
-    async def report_query(self, part: Part, key: str, ttl_s: float, schema: str = "") -> Grant:
+    async def report_query(
+        self, partition: Partition, key: str, ttl_s: float, schema: str = ""
+    ) -> Grant:
         """See the port."""
-        return await self._queries.report(part, key, granted_us(self.limits, ttl_s), schema)
+        return await self._queries.report(partition, key, granted_us(self.limits, ttl_s), schema)
 
-    async def registered(self, part: Part, since: int) -> Registered:
+    async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
         """See the port."""
-        return await self._queries.registered(part, since)
+        return await self._queries.registrations(partition, since)
 
-    async def changed(self, part: Part, queries: Sequence[str]) -> None:
+    async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
         """See the port."""
-        await self._queries.changed(part, queries)
+        await self._queries.invalidate_results(partition, queries)
 
-    async def report_read(self, part: Part, keys: Sequence[str], ttl_s: float) -> Grant:
+    async def report_read(self, partition: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
         """See the port."""
         own = checked_keys(keys)
-        words = (granted_us(self.limits, ttl_s) if own else 0, *own)
-        answer = await self._steps.take(part, "read", words, len(own))
-        ttl_us, *entries = answer.value
+        arguments = (granted_us(self.limits, ttl_s) if own else 0, *own)
+        result = await self._steps.take(partition, "report_read", arguments, len(own))
+        ttl_us, *entries = result.value
         fills = (entry[1:].decode() for entry in entries if entry and entry.startswith(b"f"))
         return Grant(
-            answer.now_us,
+            result.now_us,
             ttl_us,
             tuple(map(_version, entries)),
             ",".join(dict.fromkeys(fills)),
         )
 
-    async def fill(self, part: Part, fill: str, versions: Mapping[str, int]) -> None:
+    async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
         """See the port."""
         if fill and (known := known_versions(versions)):
-            await self._steps.take(part, "fill", (fill, *_pairs(known)), len(known))
+            await self._steps.take(partition, "fill", (fill, *_pairs(known)), len(known))
 
-    async def snapshot(self, parts: Sequence[Part]) -> Snapshot:
-        """See the port; no parts have an empty filter."""
-        if parts:
-            return united(await _all(self._snapshot(part) for part in parts))
+    async def snapshot(self, partitions: Sequence[Partition]) -> Snapshot:
+        """See the port; no partitions have an empty filter."""
+        if partitions:
+            return united(await _all(self._snapshot(partition) for partition in partitions))
         empty = bytes(self.shape.bits // 8)
-        return Snapshot(self.shape, empty, await self._channel.time_us(), NO_INCARNATION, 0)
+        return Snapshot(self.shape, empty, await self._client.time_us(), NO_INCARNATION, 0)
 
-    async def orphans(self, parts: Sequence[Part], limit: int) -> list[PendingWrite]:
+    async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         """See the port."""
-        answers = await self._of_all(parts, "orphans", limit)
-        found = [
-            PendingWrite(part, token.decode(), tuple(key.decode() for key in keys))
-            for part, answer in zip(parts, answers, strict=True)
-            for token, *keys in answer.value
+        results = await self._of_all(partitions, "orphans", limit)
+        pending = [
+            PendingWrite(partition, token.decode(), tuple(key.decode() for key in keys))
+            for partition, result in zip(partitions, results, strict=True)
+            for token, *keys in result.value
         ]
-        return found[:limit]
+        return pending[:limit]
 
-    async def expire(self, part: Part, most: int = _EXPIRED_BY_SNAPSHOTS) -> int:
+    async def expire(self, partition: Partition, most: int = _EXPIRED_BY_SNAPSHOTS) -> int:
         """Remove what has expired, and return how much there was; others do so in passing."""
-        return int((await self._steps.take(part, "expire", (most,))).value)
+        return int((await self._steps.take(partition, "expire", (most,))).value)
 
-    async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
+    async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
         """See the port."""
         taken: list[Purge] = []
-        queue = list(parts)
+        queue = list(partitions)
         while queue and (left := limit - len(taken)) > 0:
-            asked, queue = queue[:left], queue[left:]
-            share = left // len(asked)
-            answers = await self._of_all(asked, "take", share)
-            for part, answer in zip(asked, answers, strict=True):
-                taken += (Purge(part, key.decode(), answer.now_us) for key in answer.value)
-                if len(answer.value) == share:
-                    queue.append(part)
+            slice_, queue = queue[:left], queue[left:]
+            share = left // len(slice_)
+            results = await self._of_all(slice_, "take_purges", share)
+            for partition, result in zip(slice_, results, strict=True):
+                taken += (Purge(partition, key.decode(), result.now_us) for key in result.value)
+                if len(result.value) == share:
+                    queue.append(partition)
         return taken
 
-    async def purged(self, purges: Sequence[Purge]) -> None:
+    async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
         """See the port."""
         await _all(
-            self._steps.take(part, "purged", [w for p in own for w in (p.key, p.ticket)], len(own))
-            for part, own in by_part(purges).items()
+            self._steps.take(
+                partition,
+                "acknowledge_purges",
+                [w for p in own for w in (p.key, p.ticket)],
+                len(own),
+            )
+            for partition, own in by_partition(purges).items()
         )
 
-    async def states(self, parts: Sequence[Part]) -> list[PartState]:
+    async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
         """See `sketch.protocol.states.Inspectable`."""
-        return await _all(self._state(part) for part in parts)
+        return await _all(self._state(partition) for partition in partitions)
 
-    async def listen(self, tell: TellWanted) -> None:
+    async def listen(self, on_contention: OnContention) -> None:
         """See the port."""
-        await self._wanted.listen(tell)
+        await self._contention.listen(on_contention)
 
     async def close(self) -> None:
         """See the port."""
         await self._steps.close()
-        self._channel.close()
+        self._client.close()
         if self._own is not None:
             await self._own.aclose()
 
-    async def _snapshot(self, part: Part) -> Snapshot:
-        known = self._bits.get(part)
+    async def _snapshot(self, partition: Partition) -> Snapshot:
+        known = self._bits.get(partition)
         has = (known.incarnation, known.generation) if known else ("", "")
-        answer = await self._steps.take(part, "snapshot", has, _EXPIRED_BY_SNAPSHOTS // 2)
-        incarnation, generation, all_stale, bits = answer.value
+        result = await self._steps.take(partition, "snapshot", has, _EXPIRED_BY_SNAPSHOTS // 2)
+        incarnation, generation, all_stale, bits = result.value
         if all_stale:
             bits = full_bits(self.shape)
         elif bits is None:
             assert known is not None
             bits = known.bits
         else:
-            self._remember(part, _Bits(incarnation, generation, bits))
+            self._remember(partition, _Bits(incarnation, generation, bits))
         return Snapshot(
-            self.shape, bits, answer.now_us, incarnation.decode(), generation, bool(all_stale)
+            self.shape, bits, result.now_us, incarnation.decode(), generation, bool(all_stale)
         )
 
-    async def _state(self, part: Part) -> PartState:
-        answer = await self._steps.take(part, "state", ())
-        incarnation, generation, keys, bits, handed, writes, lease, *rest = answer.value
+    async def _state(self, partition: Partition) -> PartitionState:
+        result = await self._steps.take(partition, "state", ())
+        incarnation, generation, keys, bits, copies, writes, lease, *rest = result.value
         saturated, uncacheable, purges, due, first_purge, size = rest
-        return PartState(
-            part,
-            answer.now_us,
+        return PartitionState(
+            partition,
+            result.now_us,
             incarnation.decode(),
             generation,
             keys,
             bits,
-            handed,
+            copies,
             writes,
             _time(lease),
             saturated,
@@ -297,23 +316,27 @@ class RedisSketch:
             size,
         )
 
-    def _remember(self, part: Part, bits: _Bits) -> None:
+    def _remember(self, partition: Partition, bits: _Bits) -> None:
         if len(self._bits) >= _BITS_REMEMBERED:
             self._bits.clear()
-        self._bits[part] = bits
+        self._bits[partition] = bits
 
-    async def _of_all(self, parts: Sequence[Part], name: str, word: int) -> list[Answer]:
-        return await _all(self._steps.take(part, name, (word,)) for part in parts)
+    async def _of_all(
+        self, partitions: Sequence[Partition], name: str, argument: int
+    ) -> list[StepResult]:
+        return await _all(
+            self._steps.take(partition, name, (argument,)) for partition in partitions
+        )
 
 
 class _Names:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
 
-    def __call__(self, part: Part) -> bytes:
-        database, class_name = (quote(name, safe="") for name in part)
+    def __call__(self, partition: Partition) -> bytes:
+        database, class_name = (quote(name, safe="") for name in partition)
         tag = f"{{{self._namespace}:{database}/{class_name}}}"
-        return words(*(f"{tag}:{name}" for name in KEYS_OF_A_PART))
+        return arguments(*(f"{tag}:{name}" for name in PARTITION_KEYS))
 
 
 async def _all(calls: Iterable[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl.exchange import received, to_tell
 from sketch.ttl.hindsight import Outcome
 from sketch.ttl.history import KeyHistory
@@ -29,36 +29,36 @@ class Adaptive(ABC):
     def __init__(self, memory: Memory, seed: int) -> None:
         self._memory = memory
         self._random = Random(seed)  # noqa: S311 - a sample, not a secret
-        self._classes: dict[Part, ClassRates] = {}
-        self._told: dict[Part, Told] = {}
+        self._classes: dict[Partition, ClassRates] = {}
+        self._told: dict[Partition, Told] = {}
 
     @property
-    def regrets(self) -> Mapping[Part, Regret]:
+    def regrets(self) -> Mapping[Partition, Regret]:
         """What became of copies, by class."""
-        return {part: rates.regret for part, rates in self._classes.items()}
+        return {partition: rates.regret for partition, rates in self._classes.items()}
 
-    def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:
+    def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
         """Return the shortest life of the keys."""
-        rates = self._class(part, now_s)
+        rates = self._class(partition, now_s)
         if len(keys) == 1:
-            return self._of_key(part, rates, keys[0], now_s)
-        return min((self._of_key(part, rates, key, now_s) for key in keys), default=0.0)
+            return self._of_key(partition, rates, keys[0], now_s)
+        return min((self._of_key(partition, rates, key, now_s) for key in keys), default=0.0)
 
     def missed(
-        self, part: Part, keys: Sequence[str], now_s: float, life_s: float | None = None
+        self, partition: Partition, keys: Sequence[str], now_s: float, life_s: float | None = None
     ) -> None:
         """Count a miss of each key."""
-        rates = self._class(part, now_s)
+        rates = self._class(partition, now_s)
         for key in keys:
             history = rates.missed(key, now_s)
             if history is not None:
-                self._grant(part, rates, history, now_s, life_s)
+                self._grant(partition, rates, history, now_s, life_s)
 
     def wrote(
-        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+        self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
         """Count a write to each key; to those that it created, what it begins."""
-        rates = self._class(part, now_s)
+        rates = self._class(partition, now_s)
         for key in keys:
             history = rates.keys.get(key)
             if key in created and (history is None or history.is_new):
@@ -66,12 +66,12 @@ class Adaptive(ABC):
                 continue
             rates.wrote(key, history, now_s)
             if history is not None and history.trial is not None:
-                self._settle(part, history, history.trial.wrote(now_s), now_s)
+                self._settle(partition, history, history.trial.wrote(now_s), now_s)
 
-    def filled(self, part: Part, false_positives: float) -> None:
+    def filled(self, partition: Partition, false_positives: float) -> None:
         """Note the filter's false positive rate."""
-        if part in self._classes:
-            self._classes[part].false_positives = false_positives
+        if partition in self._classes:
+            self._classes[partition].false_positives = false_positives
 
     def share(self, now_s: float) -> Iterator[Any]:
         """Return rates of each class, and of those of its keys that are asked for most."""
@@ -80,47 +80,52 @@ class Adaptive(ABC):
     def merge(self, others: Sequence[Any], now_s: float) -> None:
         """Take in the rates of the other replicas."""
         self._told = received(others, now_s + self._memory.told_s)
-        for part, rates in self._classes.items():
-            rates.told = self._told.get(part, Told())
+        for partition, rates in self._classes.items():
+            rates.told = self._told.get(partition, Told())
 
-    def _retain(self, parts: Mapping[Part, Any]) -> None:
+    def _retain(self, partitions: Mapping[Partition, Any]) -> None:
         """Forget all classes but these."""
-        for part in self._classes.keys() - parts.keys():
-            del self._classes[part]
+        for partition in self._classes.keys() - partitions.keys():
+            del self._classes[partition]
 
     @abstractmethod
     def _propose(
-        self, part: Part, rates: ClassRates, key: str, history: KeyHistory | None, now_s: float
+        self,
+        partition: Partition,
+        rates: ClassRates,
+        key: str,
+        history: KeyHistory | None,
+        now_s: float,
     ) -> Proposal:
         """Return the life of a key that is being missed."""
 
     @abstractmethod
-    def _tried(self, part: Part, trial: Proposal, outcome: Outcome) -> None:
+    def _tried(self, partition: Partition, trial: Proposal, outcome: Outcome) -> None:
         """Note what a proposal led to that was granted as it was."""
 
-    def _of_key(self, part: Part, rates: ClassRates, key: str, now_s: float) -> float:
+    def _of_key(self, partition: Partition, rates: ClassRates, key: str, now_s: float) -> float:
         history = rates.keys.get(key)
-        proposal = self._propose(part, rates, key, history, now_s)
+        proposal = self._propose(partition, rates, key, history, now_s)
         if history is not None:
             history.asked = proposal
         return proposal.life_s
 
     def _grant(
         self,
-        part: Part,
+        partition: Partition,
         rates: ClassRates,
         history: KeyHistory,
         now_s: float,
         life_s: float | None,
     ) -> None:
         if history.trial is not None:
-            self._settle(part, history, history.trial.missed(now_s), now_s)
+            self._settle(partition, history, history.trial.missed(now_s), now_s)
         granted = history.asked.life_s if life_s is None else life_s
         memory = self._memory
         rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
 
     def _settle(
-        self, part: Part, history: KeyHistory, outcome: Outcome | None, now_s: float
+        self, partition: Partition, history: KeyHistory, outcome: Outcome | None, now_s: float
     ) -> None:
         """Learn from a trial, if it is known what became of it.
 
@@ -131,14 +136,14 @@ class Adaptive(ABC):
         if outcome is None or trial is None:
             return
         history.trial = None
-        rates = self._classes[part]
+        rates = self._classes[partition]
         if rates.alone(now_s):
             rates.regret.judge(trial.proposal, invalidated=outcome.invalidated)
-            self._tried(part, trial.proposal, outcome)
+            self._tried(partition, trial.proposal, outcome)
 
-    def _class(self, part: Part, now_s: float) -> ClassRates:
-        rates = self._classes.get(part)
+    def _class(self, partition: Partition, now_s: float) -> ClassRates:
+        rates = self._classes.get(partition)
         if rates is None:
-            rates = self._classes[part] = ClassRates(self._memory, self._random, now_s)
-            rates.told = self._told.get(part, Told())
+            rates = self._classes[partition] = ClassRates(self._memory, self._random, now_s)
+            rates.told = self._told.get(partition, Told())
         return rates

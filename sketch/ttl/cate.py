@@ -1,4 +1,4 @@
-"""Constrained Adaptive TTL Estimation; `cache_sketch`, section 2, "TTL estimators"."""
+"""Constrained Adaptive TTL Estimation; docs/papers/cache_sketch.md, "TTL estimators"."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import exp, expm1, log1p
 from typing import Literal
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
 from sketch.ttl.hindsight import Outcome
@@ -104,22 +104,28 @@ class Cate(Adaptive):
     ) -> None:
         super().__init__(memory or Memory(), seed)
         self._settings = settings or CateSettings()
-        self._of_class: dict[Part, CateSettings] = {}
+        self._of_class: dict[Partition, CateSettings] = {}
 
-    def agree(self, terms: Mapping[Part, Terms]) -> None:
+    def agree(self, terms: Mapping[Partition, Terms]) -> None:
         """Take in what classes ask for."""
         self._retain(terms)
         self._of_class = {
-            part: replace(self._settings, **asked._asdict()) for part, asked in terms.items()
+            partition: replace(self._settings, **asked._asdict())
+            for partition, asked in terms.items()
         }
 
-    def _tried(self, part: Part, trial: Proposal, outcome: Outcome) -> None:
+    def _tried(self, partition: Partition, trial: Proposal, outcome: Outcome) -> None:
         """Learn nothing: what CATE is set to stays."""
 
     def _propose(
-        self, part: Part, rates: ClassRates, key: str, history: KeyHistory | None, now_s: float
+        self,
+        partition: Partition,
+        rates: ClassRates,
+        key: str,
+        history: KeyHistory | None,
+        now_s: float,
     ) -> Proposal:
-        settings = self._of_class.get(part, self._settings)
+        settings = self._of_class.get(partition, self._settings)
         seen = rates.at_miss(key, history, now_s)
         violation = settings.constraints.violation(rates, now_s)
         writes = seen.writes if seen.written else 0.0

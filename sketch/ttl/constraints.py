@@ -1,4 +1,4 @@
-"""Bounds that lives have to keep, whatever the rates say; `cache_sketch`, section 2."""
+"""Bounds that lives have to keep, whatever the rates say; docs/papers/cache_sketch.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Constraints:
         false_positives: The filter's false positive rate should not exceed this; None: no bound.
         invalidations_per_s: No more copies should be invalidated in a second, at all replicas;
             None: no bound.
-        severity: How strongly a violation acts (the sheet's a).
+        severity: How strongly a violation acts (the paper's a).
     """
 
     false_positives: float | None = None
@@ -25,7 +25,7 @@ class Constraints:
     severity: float = 1.0
 
     def violation(self, rates: ClassRates, now_s: float) -> float:
-        """Return the degree of violation (the sheet's f): 0 for none, near 1 for an extreme one."""
+        """Return the degree of violation (the paper's f): 0 for none, near 1 for an extreme one."""
         worst = 0.0
         if self.false_positives is not None:
             worst = _excess(rates.false_positives, self.false_positives)

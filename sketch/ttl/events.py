@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 
-__all__ = ["LifeGranted"]
+__all__ = ["TtlGranted"]
 
 
-class LifeGranted(NamedTuple):
+class TtlGranted(NamedTuple):
     """An answer of a class was granted a life of so many seconds; 0: it must not be kept."""
 
-    part: Part
+    partition: Partition
     life_s: float

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Final
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl.rates import ClassRates, Told
 
 __all__ = ["received", "to_tell"]
@@ -26,11 +26,11 @@ _KEYS_OF_ALL: Final = 5_000
 """So many of all classes."""
 
 
-def to_tell(classes: Sequence[tuple[Part, ClassRates]], now_s: float) -> Iterator[Any]:
+def to_tell(classes: Sequence[tuple[Partition, ClassRates]], now_s: float) -> Iterator[Any]:
     """Return what other replicas are to know of each class, made as it is asked for."""
     most = min(_KEYS, _KEYS_OF_ALL // max(len(classes), 1))
-    for part, rates in classes:
-        yield [*part, *_of_class(rates, now_s, most)]
+    for partition, rates in classes:
+        yield [*partition, *_of_class(rates, now_s, most)]
 
 
 def _of_class(
@@ -45,32 +45,35 @@ def _of_class(
     )
 
 
-def received(others: Sequence[Any], until_s: float) -> dict[Part, Told]:
+def received(others: Sequence[Any], until_s: float) -> dict[Partition, Told]:
     """Add up what all other replicas told; what is not understood is left out.
 
     Args:
         others: What each of them told last, a list with an entry for each class.
         until_s: For how long it holds.
     """
-    totals: defaultdict[Part, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    keys: defaultdict[Part, dict[str, tuple[float, float]]] = defaultdict(dict)
-    for part, rates, of_keys in _understood(others):
-        totals[part] = [a + b for a, b in zip(totals[part], rates, strict=True)]
-        known = keys[part]
+    totals: defaultdict[Partition, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    keys: defaultdict[Partition, dict[str, tuple[float, float]]] = defaultdict(dict)
+    for partition, rates, of_keys in _understood(others):
+        totals[partition] = [a + b for a, b in zip(totals[partition], rates, strict=True)]
+        known = keys[partition]
         for key, (misses, writes) in of_keys:
             before = known.get(key, (0.0, 0.0))
             known[key] = before[0] + misses, before[1] + writes
-    return {part: Told(m, w, i, keys[part], until_s) for part, (m, w, i) in totals.items()}
+    return {
+        partition: Told(m, w, i, keys[partition], until_s)
+        for partition, (m, w, i) in totals.items()
+    }
 
 
 def _understood(
     others: Iterable[Any],
-) -> Iterator[tuple[Part, tuple[float, float, float], list[tuple[str, tuple[float, float]]]]]:
+) -> Iterator[tuple[Partition, tuple[float, float, float], list[tuple[str, tuple[float, float]]]]]:
     for other in others:
         for entry in other if isinstance(other, list) else ():
             match entry:
                 case [str(database), str(name), m, w, i, dict(keys)] if _are_rates((m, w, i)):
-                    yield Part(database, name), (m, w, i), list(_of_keys(keys))
+                    yield Partition(database, name), (m, w, i), list(_of_keys(keys))
 
 
 def _of_keys(keys: Mapping[Any, Any]) -> Iterator[tuple[str, tuple[float, float]]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import expm1
 from typing import Final
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
 from sketch.ttl.hindsight import Belief, Outcome
@@ -63,30 +63,36 @@ class Learner(Adaptive):
     ) -> None:
         super().__init__(memory or Memory(), seed)
         self._settings = settings or LearnerSettings()
-        self._of_class: dict[Part, LearnerSettings] = {}
-        self._dials: dict[Part, Dials] = {}
+        self._of_class: dict[Partition, LearnerSettings] = {}
+        self._dials: dict[Partition, Dials] = {}
 
-    def agree(self, terms: Mapping[Part, Terms]) -> None:
+    def agree(self, terms: Mapping[Partition, Terms]) -> None:
         """Take in what classes ask for; what was learned for other terms is forgotten."""
         self._retain(terms)
         before = self._of_class
         self._of_class = {
-            part: replace(self._settings, **asked._asdict()) for part, asked in terms.items()
+            partition: replace(self._settings, **asked._asdict())
+            for partition, asked in terms.items()
         }
-        for part in [*self._dials]:
-            if self._of_class.get(part) != before.get(part):
-                del self._dials[part]
+        for partition in [*self._dials]:
+            if self._of_class.get(partition) != before.get(partition):
+                del self._dials[partition]
 
     @property
-    def dials(self) -> Mapping[Part, Dials]:
+    def dials(self) -> Mapping[Partition, Dials]:
         """What was learned, by class."""
         return self._dials
 
     def _propose(
-        self, part: Part, rates: ClassRates, key: str, history: KeyHistory | None, now_s: float
+        self,
+        partition: Partition,
+        rates: ClassRates,
+        key: str,
+        history: KeyHistory | None,
+        now_s: float,
     ) -> Proposal:
-        settings = self._of_class.get(part, self._settings)
-        dials = self._dials_of(part, settings)
+        settings = self._of_class.get(partition, self._settings)
+        dials = self._dials_of(partition, settings)
         seen = rates.at_miss(key, history, now_s)
         if seen.reads <= 0 or seen.writes <= 0:
             return _REFUSED  # only others know the key, and not enough
@@ -105,14 +111,14 @@ class Learner(Adaptive):
             return Proposal(shorter_s, -expm1(-shorter_s * seen.writes))
         return proposal
 
-    def _tried(self, part: Part, trial: Proposal, outcome: Outcome) -> None:
-        if trial.belief is not None and (dials := self._dials.get(part)) is not None:
+    def _tried(self, partition: Partition, trial: Proposal, outcome: Outcome) -> None:
+        if trial.belief is not None and (dials := self._dials.get(partition)) is not None:
             dials.settle(trial.belief, outcome)
 
-    def _dials_of(self, part: Part, settings: LearnerSettings) -> Dials:
-        dials = self._dials.get(part)
+    def _dials_of(self, partition: Partition, settings: LearnerSettings) -> Dials:
+        dials = self._dials.get(partition)
         if dials is None:
-            dials = self._dials[part] = Dials(settings.longest_s, settings.copies)
+            dials = self._dials[partition] = Dials(settings.longest_s, settings.copies)
         return dials
 
 

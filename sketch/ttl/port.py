@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl.regret import Regret
 from sketch.ttl.weights import Weights
 
@@ -33,25 +33,25 @@ class TtlEstimator(Protocol):
     """
 
     @property
-    def regrets(self) -> Mapping[Part, Regret]:
+    def regrets(self) -> Mapping[Partition, Regret]:
         """What became of copies, by class; empty if nothing is remembered."""
 
-    def agree(self, terms: Mapping[Part, Terms]) -> None:
+    def agree(self, terms: Mapping[Partition, Terms]) -> None:
         """Take in what all classes ask for; what is remembered of others is forgotten."""
 
-    def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:
+    def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
         """Return the life of an answer that shows these keys, and missed: the shortest of theirs.
 
         It is asked before `missed` is told, and counts the miss that is going on.
         """
 
     def missed(
-        self, part: Part, keys: Sequence[str], now_s: float, life_s: float | None = None
+        self, partition: Partition, keys: Sequence[str], now_s: float, life_s: float | None = None
     ) -> None:
         """Note that an answer that shows these keys came from the origin.
 
         Args:
-            part: Class of the keys.
+            partition: Class of the keys.
             keys: What the answer shows.
             now_s: The time.
             life_s: What it was granted in the end, 0 if it must not be kept; None: what `ttl_s`
@@ -59,19 +59,19 @@ class TtlEstimator(Protocol):
         """
 
     def wrote(
-        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+        self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
         """Note a write to these keys.
 
         Args:
-            part: Class of the keys.
+            partition: Class of the keys.
             keys: What was written.
             now_s: The time.
             created: Those of them whose records were not there before.
         """
 
-    def filled(self, part: Part, false_positives: float) -> None:
-        """Note the share of keys that the filter of a part finds wrongly, as it stands."""
+    def filled(self, partition: Partition, false_positives: float) -> None:
+        """Note the share of keys that the filter of a partition finds wrongly, as it stands."""
 
     def share(self, now_s: float) -> Iterator[Any]:
         """Return what the other replicas are to know, as JSON; of bounded size.

@@ -33,7 +33,7 @@ class Memory(NamedTuple):
         told_s: For how long the rates that other replicas told hold.
         transit_s: After which time a copy that was handed out begins to answer.
         margin_s: For how long the sketch takes a copy to be alive after its end: M of
-            COHERENCE.md.
+            docs/protocol.md.
     """
 
     keys: int = 10_000

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl.port import Terms
 from sketch.ttl.regret import Regret
 
@@ -24,28 +24,28 @@ class Static:
         self._life_s = life_s
 
     @property
-    def regrets(self) -> Mapping[Part, Regret]:
+    def regrets(self) -> Mapping[Partition, Regret]:
         """Remember nothing."""
         return {}
 
-    def agree(self, terms: Mapping[Part, Terms]) -> None:
+    def agree(self, terms: Mapping[Partition, Terms]) -> None:
         """Do nothing: whoever asks takes off what a class allows at most."""
 
-    def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
+    def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
         """Return the life."""
         return self._life_s
 
     def missed(
-        self, part: Part, keys: Sequence[str], now_s: float, life_s: float | None = None
+        self, partition: Partition, keys: Sequence[str], now_s: float, life_s: float | None = None
     ) -> None:
         """Learn nothing."""
 
     def wrote(
-        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+        self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
         """Learn nothing."""
 
-    def filled(self, part: Part, false_positives: float) -> None:
+    def filled(self, partition: Partition, false_positives: float) -> None:
         """Learn nothing."""
 
     def share(self, now_s: float) -> Iterator[Any]:  # noqa: ARG002 - the port

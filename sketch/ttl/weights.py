@@ -1,4 +1,4 @@
-"""What an estimator is to spare; `cache_sketch`, section 2, "TTL estimators"."""
+"""What an estimator is to spare; docs/papers/cache_sketch.md, "TTL estimators"."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Weights:
     def cost(
         self, invalidations: int, stale: int, misses: int, accesses: int, false_positives: float
     ) -> float:
-        """Return the cost of each access, the sheet's cost function.
+        """Return the cost of each access, the paper's cost function.
 
         Args:
             invalidations: Writes to something that caches held.

@@ -3,27 +3,17 @@
     {"kind": "example.count", "spec": {"records": {"file": "people.csv"}, "field": "city"}}
 
 gives rows ``value``, ``rows`` and ``share``, the most frequent value first. Everything that a kind
-has to do is here once: read its specification strictly, name what it reads, foretell, and divide
+has to do is here once: model its specification, name what it reads, forecast, and divide
 its work into stages each of which follows from its inputs alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from spark_jobs.runner.members import Members
-from spark_jobs.runner.port import (
-    Block,
-    ClassSource,
-    ColumnType,
-    Desk,
-    FileSource,
-    Forecast,
-    Input,
-    Stage,
-)
+from spark_jobs.runner.port import Block, ColumnType, Forecast, Input, Stage, StageContext
+from spark_jobs.runner.specification import Source, Specification, Text
 
 if TYPE_CHECKING:  # reading a specification needs no Spark
     from pyspark.sql import DataFrame
@@ -34,8 +24,7 @@ _ROWS_PER_S: Final = 500_000
 _HEAVIEST: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class CountSpec:
+class CountSpec(Specification):
     """What is counted.
 
     Attributes:
@@ -43,8 +32,8 @@ class CountSpec:
         field: Whose values.
     """
 
-    records: FileSource | ClassSource
-    field: str
+    records: Source
+    field: Text
 
 
 class Count:
@@ -52,14 +41,8 @@ class Count:
 
     name = "example.count"
     summary = "Counts how many rows have each value of a field."
+    specification = CountSpec
     example: ClassVar = {"records": {"class": "people"}, "field": "city"}
-
-    def parse(self, document: Mapping[str, Any]) -> CountSpec:
-        """Read a specification: ``records``, a source, and ``field``."""
-        members = Members(document)
-        spec = CountSpec(members.source("records"), members.text("field"))
-        members.end()
-        return spec
 
     def inputs(self, spec: CountSpec) -> tuple[Input, ...]:
         """Return the table, of which one field is needed."""
@@ -70,10 +53,10 @@ class Count:
         del spec
         return {"value": "string", "rows": "integer", "share": "number"}
 
-    def forecast(self, spec: CountSpec, desk: Desk) -> Forecast:
+    def forecast(self, spec: CountSpec, context: StageContext) -> Forecast:
         """Count the rows; the heaviest blocks are the most frequent values."""
-        rows = desk.input("records").count()
-        heaviest = _counted(desk.input("records"), spec.field).orderBy("rows", ascending=False)
+        rows = context.input("records").count()
+        heaviest = _counted(context.input("records"), spec.field).orderBy("rows", ascending=False)
         blocks = tuple(Block(str(row["value"]), row["rows"], 0) for row in heaviest.take(_HEAVIEST))
         notes = () if rows else ("There are no rows: the result will have none.",)
         seconds = rows / _ROWS_PER_S
@@ -82,11 +65,11 @@ class Count:
     def stages(self, spec: CountSpec) -> tuple[Stage, ...]:
         """Count, then put the counts into an order."""
 
-        def count(desk: Desk) -> DataFrame:
-            return _counted(desk.input("records"), spec.field)
+        def count(context: StageContext) -> DataFrame:
+            return _counted(context.input("records"), spec.field)
 
-        def rank(desk: Desk) -> DataFrame:
-            return _ranked(desk)
+        def rank(context: StageContext) -> DataFrame:
+            return _ranked(context)
 
         return Stage("count", count), Stage("rank", rank)
 
@@ -98,13 +81,13 @@ def _counted(records: DataFrame, field: str) -> DataFrame:
     return records.groupBy(value.alias("value")).agg(f.count("*").alias("rows"))
 
 
-def _ranked(desk: Desk) -> DataFrame:
+def _ranked(context: StageContext) -> DataFrame:
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
-    counted = desk.output("count")
+    counted = context.output("count")
     values, total = counted.agg(f.count("*"), f.coalesce(f.sum("rows"), f.lit(0))).first() or (0, 0)
-    desk.count("values", values)
-    desk.progress(1, 2)
+    context.count("values", values)
+    context.progress(1, 2)
     shares = counted.withColumn("share", f.col("rows") / f.lit(total))
     # Equal counts follow by value: the result is the same every time.
     return shares.orderBy(f.desc("rows"), f.asc_nulls_first("value"))

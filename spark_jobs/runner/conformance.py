@@ -1,11 +1,11 @@
-"""What every kind of job must keep to, as checks that its tests call: ours, and those of plug-ins.
+"""Checks that every kind of job passes in its tests: ours, and those of plug-ins.
 
-    TRIAL = Trial("example.count", {"records": {"file": "people.csv"}, "field": "city"})
+    SAMPLE = SampleJob("example.count", {"records": {"file": "people.csv"}, "field": "city"})
 
     def test_it_conforms(spark, tmp_path):
-        check_kind(TRIAL, spark, tmp_path)
+        check_kind(SAMPLE, spark, tmp_path)
 
-The trial should be small: each of its stages is carried out four times. Mark the test
+The sample should be small: each of its stages is executed four times. Mark the test
 ``pytest.mark.connect``, and it is also run over Spark Connect.
 """
 
@@ -21,27 +21,27 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.runner.attempt import FORECAST, Attempt, Ending, InputReader
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.execution import FORECAST, Ending, InputReader, Run
-from spark_jobs.runner.job import Job, read_job
-from spark_jobs.runner.local import conduct
-from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.runner.job import Job, parse_job
+from spark_jobs.runner.local import run_to_end
 from spark_jobs.runner.results import ResultFiles
-from spark_jobs.runner.run_directory import KeptStage, RunDirectory
+from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
+from spark_jobs.runner.specification import SpecInvalid
 from spark_jobs.sources.reading import read_input
 
 __all__ = [
-    "Trial",
+    "SampleJob",
     "check_hostile_specs",
     "check_interrupted",
     "check_kind",
     "check_spec",
     "result_lines",
-    "run_trial",
+    "run_sample",
 ]
 
-_MOMENTS: Final = ("before", "after")
-"""Of a kill, as the commit of a stage sees it."""
+_KILLED: Final = ("before", "after")
+"""When a run is killed, relative to the commit of a stage."""
 
 _HOSTILE: Final[Sequence[Any]] = (
     None, True, -1, 0, 10**30, 1.5, float("nan"), float("inf"), "", "\0", "x" * 5_000,
@@ -50,8 +50,8 @@ _HOSTILE: Final[Sequence[Any]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A small job with which a kind is tried.
+class SampleJob:
+    """A small job that a kind is tested with.
 
     Attributes:
         kind: The kind's name.
@@ -71,73 +71,73 @@ class Trial:
     @property
     def job(self) -> Job:
         """The job."""
-        return read_job(self.document)
+        return parse_job(self.document)
 
 
-def check_kind(trial: Trial, spark: SparkSession, scratch: Path) -> None:
+def check_kind(sample: SampleJob, spark: SparkSession, scratch: Path) -> None:
     """Check everything; `scratch` is an empty directory."""
-    check_spec(trial)
-    check_hostile_specs(trial)
-    check_interrupted(trial, spark, scratch)
+    check_spec(sample)
+    check_hostile_specs(sample)
+    check_interrupted(sample, spark, scratch)
 
 
-def check_spec(trial: Trial) -> None:
-    """A specification means the same after a journey as JSON, and is not changed by reading."""
-    document = trial.document
-    job = read_job(document)
-    assert document == trial.document, "parse changed the document"
-    again = read_job(json.loads(json.dumps(document)))
-    assert again.spec == job.spec, "the specification does not survive a journey as JSON"
-    names = [wanted.name for wanted in job.inputs]
+def check_spec(sample: SampleJob) -> None:
+    """A specification survives a round trip through JSON, and parsing does not change it."""
+    document = sample.document
+    job = parse_job(document)
+    assert document == sample.document, "parsing changed the document"
+    reparsed = parse_job(json.loads(json.dumps(document)))
+    assert reparsed.spec == job.spec, "the specification does not survive a round trip as JSON"
+    names = [input_.name for input_ in job.inputs]
     stages = [stage.name for stage in job.stages]
     assert stages, "a kind has one stage at least"
     assert len({*names}) == len(names), "two inputs have one name"
     assert len({*stages}) == len(stages), "two stages have one name"
-    assert stages == [stage.name for stage in again.stages]
+    assert stages == [stage.name for stage in reparsed.stages]
 
 
-def check_hostile_specs(trial: Trial) -> None:
-    """Rubbish anywhere in a specification is refused with its place, or means something."""
-    for spoiled in _spoiled(dict(trial.spec)):
+def check_hostile_specs(sample: SampleJob) -> None:
+    """A malformed member anywhere is refused with its location, or has a meaning."""
+    for malformed in _malformed(dict(sample.spec)):
         try:
-            read_job({"kind": trial.kind, "spec": spoiled})
+            parse_job({"kind": sample.kind, "spec": malformed})
         except SpecInvalid as error:
             assert error.pointer == "" or error.pointer.startswith("/spec"), error  # noqa: PT017
             assert error.reason, "a refusal without a reason"  # noqa: PT017
 
 
-def check_interrupted(trial: Trial, spark: SparkSession, scratch: Path) -> None:
-    """Interrupted at every stage, again and again, it comes to the same result.
+def check_interrupted(sample: SampleJob, spark: SparkSession, scratch: Path) -> None:
+    """Interrupted at every stage, a run comes to the same result.
 
-    Each stage is cancelled as it begins, killed before its commit, and killed after it; whoever
-    resumes goes on behind what was finished.
+    Each stage is cancelled as it begins, killed before its commit, and killed after it; the next
+    attempt resumes behind the finished stages.
     """
-    expected = run_trial(trial, spark, RunDirectory(scratch / "whole"))
+    expected = run_sample(sample, spark, RunDirectory(scratch / "whole"))
     path = scratch / "interrupted"
-    for stage in _stages(trial.job):
+    for stage in _stages(sample.job):
         control = _CancellingControl(stage)
-        run = Run(trial.job, RunDirectory(path), spark, read_input, control)
-        ending = conduct(run, control, lambda: None)
+        attempt = Attempt(sample.job, RunDirectory(path), spark, read_input, control)
+        ending = run_to_end(attempt, control, lambda: None)
         assert ending.state == "cancelled", (stage, ending)
-        for moment in _MOMENTS:
+        for moment in _KILLED:
             directory = _DyingDirectory(path, stage, moment)
             try:
-                run_trial(trial, spark, directory)
+                run_sample(sample, spark, directory)
             except _Killed:
                 pass
             else:
                 raise AssertionError(f"the run was not killed at {stage}")
             assert (stage in RunDirectory(path).stages) is (moment == "after"), stage
-    assert run_trial(trial, spark, RunDirectory(path)) == expected
+    assert run_sample(sample, spark, RunDirectory(path)) == expected
 
 
-def run_trial(
-    trial: Trial, spark: SparkSession, directory: RunDirectory, read: InputReader = read_input
+def run_sample(
+    sample: SampleJob, spark: SparkSession, directory: RunDirectory, read: InputReader = read_input
 ) -> list[str]:
-    """Carry out a trial, and return the rows of its result as lines of JSON."""
-    job = trial.job
-    ending = Run(job, directory, spark, read, Control()).carry_out()
-    lines = result_lines(directory, ending, ordered=trial.ordered)
+    """Execute a sample job; return the rows of its result as lines of JSON."""
+    job = sample.job
+    ending = Attempt(job, directory, spark, read, Control()).execute()
+    lines = result_lines(directory, ending, ordered=sample.ordered)
     columns = ResultFiles(directory.frame(job.stages[-1].name)).columns
     assert columns == job.columns, "the result has other columns than the kind says"
     return lines
@@ -154,27 +154,27 @@ def result_lines(directory: RunDirectory, ending: Ending, *, ordered: bool) -> l
 
 
 def _stages(job: Job) -> list[str]:
-    reading = [f"read {wanted.name}" for wanted in job.inputs]
+    reading = [f"read {input_.name}" for input_ in job.inputs]
     return [*reading, FORECAST, *(stage.name for stage in job.stages)]
 
 
-def _spoiled(document: Any) -> Iterator[Any]:
-    """Yield the document with rubbish in each place, without each member, and with one more."""
+def _malformed(document: Any) -> Iterator[Any]:
+    """Yield the document malformed in each member, without each member, and with one more."""
     yield from _HOSTILE
     if isinstance(document, dict):
         yield document | {"no such member": 1}
         for name, value in document.items():
             yield {other: kept for other, kept in document.items() if other != name}
-            for spoiled in _spoiled(value):
-                yield document | {name: spoiled}
+            for malformed in _malformed(value):
+                yield document | {name: malformed}
     if isinstance(document, list):
         for index, value in enumerate(document):
-            for spoiled in _spoiled(value):
-                yield [*document[:index], spoiled, *document[index + 1 :]]
+            for malformed in _malformed(value):
+                yield [*document[:index], malformed, *document[index + 1 :]]
 
 
 class _Killed(BaseException):
-    """Stands for SIGKILL: nobody catches it, nobody cleans up."""
+    """Stands for SIGKILL: no handler, no clean-up."""
 
 
 class _DyingDirectory(RunDirectory):
@@ -183,7 +183,7 @@ class _DyingDirectory(RunDirectory):
         self._victim = stage
         self._moment = moment
 
-    def commit(self, name: str, stage: KeptStage) -> None:
+    def commit(self, name: str, stage: FinishedStage) -> None:
         if name != self._victim:
             super().commit(name, stage)
             return

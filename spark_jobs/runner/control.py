@@ -1,4 +1,4 @@
-"""A run under way: how far it is, and the way to end it. Two threads share it."""
+"""Progress and cancellation of a run under way, shared by two threads."""
 
 from __future__ import annotations
 
@@ -42,73 +42,73 @@ class StageProgress:
 
 
 class Control:
-    """What a run tells while it goes; and it ends soon after `cancel`."""
+    """The state of a run: its progress, its log, its cancellation and its lease."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
-        self._held_until = inf
-        self._outward = self._lapsed = False
+        self._lease_until = inf
+        self._publishing = self._lapsed = False
         self._stages: dict[str, StageProgress] = {}
         self._counters: dict[str, int] = {}
         self._log: deque[str] = deque(maxlen=_LINES)
         self._began = monotonic()
         self._stage_began = 0.0
         self._forecast: Forecast | None = None
-        self._before_s = 0.0
+        self._excluded_s = 0.0
 
     def cancel(self) -> None:
-        """Ask the run to end."""
+        """Cancel the run."""
         self._cancelled.set()
 
     @property
     def cancelled(self) -> bool:
-        """Whether it is to end."""
+        """Whether the run is to end."""
         return self._cancelled.is_set()
 
-    def hold(self, until: float) -> None:
-        """Note until when, on the monotonic clock, nobody else is given the run."""
-        self._held_until = until
+    def hold_until(self, until: float) -> None:
+        """Note until when, on the monotonic clock, the lease lasts."""
+        self._lease_until = until
 
-    def go_outward(self) -> None:
-        """Begin with what others see, which takes a run that nobody else has.
+    def begin_publishing(self) -> None:
+        """Begin to write what others see; only the holder of the lease may.
 
-        What is kept under an attempt spoils nothing. But whoever takes the run over writes the
-        result that was kept when he took it; another one must not get among it.
+        Files of an attempt are private to it. A class is not: the next holder of the run writes
+        the result that was kept when it took the run over, and must not be interleaved with us.
 
         Raises:
-            RunCancelled: It may have been given to somebody else, or is to end.
+            RunCancelled: The lease has passed, or the run is to end.
         """
-        self._outward = True
+        self._publishing = True
         self.check()
 
     @property
-    def lapsed(self) -> bool:
-        """Whether it ends for that: it stays so, though its worker may be heard again meanwhile."""
+    def lease_lost(self) -> bool:
+        """Whether the run ends because its lease passed; a later heartbeat does not undo it."""
         return self._lapsed
 
     def check(self) -> None:
-        """Raise `RunCancelled` if the run is to end, or somebody else may have it."""
-        if self._outward and monotonic() >= self._held_until:
+        """Raise `RunCancelled` if the run is to end, or its lease has passed."""
+        if self._publishing and monotonic() >= self._lease_until:
             self._lapsed = True
         if self.cancelled or self._lapsed:
             raise RunCancelled
 
     @property
     def forecast(self) -> Forecast | None:
-        """What the run will cost, as soon as that is known."""
+        """The forecast, once it is there."""
         return self._forecast
 
-    def foretell(self, forecast: Forecast) -> None:
+    def set_forecast(self, forecast: Forecast) -> None:
         """Note the forecast."""
         self._forecast = forecast
         with self._lock:
-            self._before_s = self._spent_s()
+            self._excluded_s = self._spent_s()
         for note in forecast.notes:
-            self.say(note)
+            self.log(note)
 
     def plan(self, names: Iterable[str]) -> None:
-        """Say which stages there will be."""
+        """Add stages, which wait."""
         with self._lock:
             self._stages |= {name: StageProgress(name) for name in names}
 
@@ -117,17 +117,17 @@ class Control:
         with self._lock:
             self._stages[name].state = "running"
             self._stage_began = monotonic()
-        self.say(f"{name} began.")
+        self.log(f"{name} began.")
 
     def end(self, name: str, *, rows: int, seconds: float, counters: Mapping[str, int]) -> None:
-        """Note that a stage ended well, or had ended in an earlier attempt."""
+        """Note that a stage is finished, now or by an earlier attempt."""
         with self._lock:
             stage = self._stages[name]
             stage.state, stage.rows, stage.seconds = "done", rows, seconds
             stage.total = stage.done = max(stage.total, 1)
             for counter, value in counters.items():
                 self._counters[counter] = self._counters.get(counter, 0) + value
-        self.say(f"{name} ended after {seconds:.1f} s, with {rows:,} rows.")
+        self.log(f"{name} ended after {seconds:.1f} s, with {rows:,} rows.")
 
     def advance(self, name: str, done: int, total: int) -> None:
         """Note how far a stage is."""
@@ -135,7 +135,7 @@ class Control:
             stage = self._stages[name]
             stage.done, stage.total = done, total
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Add a line to the log of the run."""
         with self._lock:
             self._log.append(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}")
@@ -155,15 +155,15 @@ class Control:
             }
 
     def _eta_s(self, running: StageProgress | None) -> float | None:
-        """What is left: by the pace of the stage if that is more than was foretold."""
+        """Seconds left: by the forecast, or by the pace of the stage if that is more."""
         if self._forecast is None or running is None:
             return None
         # Reading and forecasting are not in the forecast.
-        foretold = max(0.0, self._forecast.time_s - (self._spent_s() - self._before_s))
+        expected = max(0.0, self._forecast.time_s - (self._spent_s() - self._excluded_s))
         paced = 0.0
         if running.done:
             paced = running.seconds * (running.total - running.done) / running.done
-        return round(max(foretold, paced), 3)
+        return round(max(expected, paced), 3)
 
     def _spent_s(self) -> float:
         return sum(stage.seconds for stage in self._stages.values())

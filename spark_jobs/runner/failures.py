@@ -1,4 +1,4 @@
-"""What a person is told of a run that failed: a sentence, and nothing of the inside."""
+"""Reasons of failed runs as sentences for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 
-from spark_jobs.runner.port import InputUnfit, SpecInvalid
+from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.specification import SpecInvalid
 
 __all__ = ["reason_of", "spoils_session"]
 
@@ -33,7 +34,7 @@ def reason_of(error: BaseException) -> str:
     """Return a sentence that says why a run failed, and what to do if that is known."""
     if isinstance(error, InputUnfit | SpecInvalid):  # of a specification, what only data can show
         return str(error)
-    text = _told(error)
+    text = _text_of(error)
     if unfit := _UNFIT.findall(text):  # raised where the rows are, and carried home as text
         return str(unfit[-1])
     for pattern, sentence in _SENTENCES:
@@ -45,7 +46,7 @@ def reason_of(error: BaseException) -> str:
 
 def spoils_session(error: BaseException) -> bool:
     """Whether what failed fails for as long as the JVM lives, though its cause is gone."""
-    return _NOT_UNPACKED.search(_told(error)) is not None
+    return _NOT_UNPACKED.search(_text_of(error)) is not None
 
 
 _BEGIN_ANEW: Final = (
@@ -63,7 +64,7 @@ _SENTENCES: Final = (
 )
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     texts: list[str] = []
     step: BaseException | None = error
     while step is not None and len(texts) < _DEEPEST:

@@ -1,4 +1,4 @@
-"""Results: immutable Parquet files, read in pages or as a stream in any of four forms; no Spark."""
+"""Results of runs: immutable Parquet files, read in pages or streamed in one of four formats."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from spark_jobs.runner.port import ColumnType
 
-__all__ = ["Form", "Position", "ResultFiles"]
+__all__ = ["Position", "ResultFiles", "ResultFormat"]
 
-Form: TypeAlias = Literal["csv", "json", "parquet", "arrow"]
-"""json is one object on each line, arrow the streaming form of Arrow's IPC."""
+ResultFormat: TypeAlias = Literal["csv", "json", "parquet", "arrow"]
+"""json is one object on each line, arrow the streaming format_ of Arrow's IPC."""
 
 Position: TypeAlias = tuple[int, int]
 """The number of a file, and of a row in it; ``(0, 0)`` is the beginning."""
@@ -39,14 +39,14 @@ class ResultFiles:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._parts = sorted(directory.glob("*.parquet"))
-        if not self._parts:
+        self._files = sorted(directory.glob("*.parquet"))
+        if not self._files:
             raise FileNotFoundError(directory)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return pq.read_schema(self._parts[0]).remove_metadata()
+        return pq.read_schema(self._files[0]).remove_metadata()
 
     @property
     def columns(self) -> dict[str, ColumnType]:
@@ -56,36 +56,36 @@ class ResultFiles:
     @property
     def rows(self) -> int:
         """How many rows there are."""
-        return sum(pq.read_metadata(part).num_rows for part in self._parts)
+        return sum(pq.read_metadata(file).num_rows for file in self._files)
 
     def page(self, after: Position, limit: int) -> tuple[list[dict[str, Any]], Position | None]:
         """Return rows from a position on, `limit` at most, and the position behind them.
 
         The latter is None if there is nothing behind them.
         """
-        part, row = after
+        number, row = after
         rows: list[dict[str, Any]] = []
-        while part < len(self._parts) and len(rows) < limit:
-            with pq.ParquetFile(self._parts[part]) as file:
-                taken = _rows(file, row, limit - len(rows))
-                rows += taken
-                row += len(taken)
+        while number < len(self._files) and len(rows) < limit:
+            with pq.ParquetFile(self._files[number]) as file:
+                page = _rows(file, row, limit - len(rows))
+                rows += page
+                row += len(page)
                 if row >= file.metadata.num_rows:
-                    part, row = part + 1, 0
-        return rows, (part, row) if part < len(self._parts) else None
+                    number, row = number + 1, 0
+        return rows, (number, row) if number < len(self._files) else None
 
-    def stream(self, form: Form) -> Iterator[bytes]:
-        """Yield the whole result in a form; never more than a batch of it is in memory."""
+    def stream(self, format_: ResultFormat) -> Iterator[bytes]:
+        """Yield the whole result in a format_; never more than a batch of it is in memory."""
         sink = _Sink()
-        with _WRITERS[form](sink, self.schema) as writer:
+        with _WRITERS[format_](sink, self.schema) as writer:
             for batch in self._batches():
                 writer.write_batch(batch)
                 yield from sink.take()
         yield from sink.take()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for part in self._parts:
-            with pq.ParquetFile(part) as file:
+        for path in self._files:
+            with pq.ParquetFile(path) as file:
                 yield from file.iter_batches(_ROWS)
 
 
@@ -159,7 +159,7 @@ class _Csv:
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
 
-_WRITERS: Final[dict[Form, Callable[[_Sink, pa.Schema], _Writer]]] = {
+_WRITERS: Final[dict[ResultFormat, Callable[[_Sink, pa.Schema], _Writer]]] = {
     "csv": _Csv,
     "json": _JsonLines,
     "parquet": pq.ParquetWriter,
@@ -201,8 +201,8 @@ def _json(value: Any) -> Any:
         case Decimal():
             return str(value)
         case datetime():
-            known = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return known.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case dict():
             return {str(name): _json(inner) for name, inner in value.items()}
         case list() | tuple():
@@ -212,14 +212,14 @@ def _json(value: Any) -> Any:
 
 def _column_type(type_: pa.DataType) -> ColumnType:
     """Return what `_json` makes of values of a type."""
-    known: tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...] = (
+    types: tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...] = (
         (pa.types.is_integer, "integer"),
         (pa.types.is_floating, "number"),
         (pa.types.is_boolean, "boolean"),
         (pa.types.is_struct, "object"),
         (pa.types.is_nested, "array"),
     )
-    return next((name for holds, name in known if holds(type_)), "string")
+    return next((name for holds, name in types if holds(type_)), "string")
 
 
 def _text(value: Any) -> str | None:

@@ -1,23 +1,22 @@
-"""Where a run keeps what its finished stages gave: Parquet, and a manifest that says what counts.
+"""The directory of a run: the Parquet of finished stages, and a manifest that lists them.
 
-A directory belongs to one run. Each time that somebody sets about the run is an *attempt*, with a
-number of its own, higher than all before it, and a manifest of its own.
+A directory belongs to one run. Each execution of the run is an *attempt*, with a number higher than
+all before it, and a manifest of its own.
 
-What can happen, and what is left behind:
+Crash windows:
 
 1. Killed while a stage's Parquet is written: files that no manifest names; the next attempt removes
    them and does the stage again.
 2. Killed between the last file and the manifest: the same.
 3. Killed after the manifest was renamed into place: the stage is finished; the next attempt begins
    with a copy of that manifest, and goes on behind it.
-4. Someone who has lost the run, and does not know it yet, goes on: it writes only its own manifest,
-   and files of its own attempt. Whoever has the run now has read the manifest already, and looks at
-   no later version of it. At worst the older one finds its files removed, and fails.
-
-5. Somebody comes with another job, or the same one with another specification: the manifest names
-   the job, and nothing is taken up.
-6. What a manifest names is gone, for somebody has cleared a disk: that stage and all behind it are
-   done again. They may have been made of what is not there any more.
+4. A worker that has lost the run without knowing goes on: it writes only its own manifest, and
+   files of its own attempt. The present one has read the manifest already, and reads no later
+   version. At worst the older one finds its files removed, and fails.
+5. The job is another one, or has another specification: the manifest names the job, and no stage
+   is reused.
+6. What a manifest names was removed from the disk: that stage and all behind it are done again, for
+   they may have been made of it.
 
 A manifest is renamed into place after its files and itself are on the disk, so a crash of the
 machine leaves the old one or the new one.
@@ -38,14 +37,14 @@ import orjson
 
 from mediator.embedded.private import private_directory
 
-__all__ = ["KeptStage", "RunDirectory"]
+__all__ = ["FinishedStage", "RunDirectory"]
 
 _MANIFEST: Final = "manifest-"
 _STAGES: Final = "stages"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptStage:
+class FinishedStage:
     """A finished stage.
 
     Attributes:
@@ -78,10 +77,10 @@ class RunDirectory:
         self.path = path.resolve()
         private_directory(self.path)
         private_directory(self.path / _STAGES)
-        before = self._attempts()
-        self._attempt = attempt or max(before, default=0) + 1
-        # One's own manifest is there if a worker that died had this attempt: it goes on.
-        earlier = [number for number in before if number <= self._attempt]
+        attempts = self._attempts()
+        self._attempt = attempt or max(attempts, default=0) + 1
+        # Our own manifest is there if a worker died in this attempt.
+        earlier = [number for number in attempts if number <= self._attempt]
         self._job, stages = self._read(max(earlier)) if earlier else (None, {})
         self._stages = dict(takewhile(self._is_there, stages.items()))
         self._sweep()
@@ -92,16 +91,16 @@ class RunDirectory:
         return self._attempt
 
     @property
-    def stages(self) -> Mapping[str, KeptStage]:
+    def stages(self) -> Mapping[str, FinishedStage]:
         """The finished stages, in the order in which they were finished."""
         return self._stages
 
     def claim(self, job: str) -> bool:
-        """Say which job the stages are of; False if they are of another one."""
+        """Set the job that the stages belong to; False if they belong to another one."""
         self._job = self._job or job
         return self._job == job
 
-    def fresh(self) -> Path:
+    def new_path(self) -> Path:
         """Return the path of a directory that is not there yet, for a stage's Parquet."""
         return self.path / _STAGES / f"{self._attempt:06d}-{uuid4().hex}"
 
@@ -120,7 +119,7 @@ class RunDirectory:
             raise LookupError(f"the stage {stage} gave no frame")
         return self.path_of(directory)
 
-    def commit(self, name: str, stage: KeptStage) -> None:
+    def commit(self, name: str, stage: FinishedStage) -> None:
         """Keep a stage: what the directory named in it holds counts from now on."""
         if stage.directory is not None:
             _flush(self.path_of(stage.directory))
@@ -139,26 +138,26 @@ class RunDirectory:
     def _manifest(self, attempt: int) -> Path:
         return self.path / f"{_MANIFEST}{attempt:06d}.json"
 
-    def _read(self, attempt: int) -> tuple[str | None, dict[str, KeptStage]]:
+    def _read(self, attempt: int) -> tuple[str | None, dict[str, FinishedStage]]:
         document = orjson.loads(self._manifest(attempt).read_bytes())
-        stages = {name: KeptStage(**members) for name, members in document["stages"].items()}
+        stages = {name: FinishedStage(**members) for name, members in document["stages"].items()}
         return document.get("job"), stages
 
-    def _is_there(self, stage: tuple[str, KeptStage]) -> bool:
+    def _is_there(self, stage: tuple[str, FinishedStage]) -> bool:
         directory = stage[1].directory
         return directory is None or self.path_of(directory).is_dir()
 
-    def _write(self, stages: Mapping[str, KeptStage]) -> None:
+    def _write(self, stages: Mapping[str, FinishedStage]) -> None:
         target = self._manifest(self._attempt)
-        written = target.with_suffix(f".{uuid4().hex}")
+        temporary = target.with_suffix(f".{uuid4().hex}")
         try:
-            with written.open("wb") as file:
+            with temporary.open("wb") as file:
                 file.write(orjson.dumps({"job": self._job, "stages": stages}))
                 file.flush()
                 os.fsync(file.fileno())
-            written.replace(target)
+            temporary.replace(target)
         finally:
-            written.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         _sync_directory(self.path)
 
     def _sweep(self) -> None:

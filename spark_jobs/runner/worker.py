@@ -1,8 +1,8 @@
-"""A worker: takes runs from the queue, one at a time, and carries them out on its session.
+"""A worker: takes runs from the queue, one at a time, and executes them on its session.
 
-Whatever happens to it, no run is lost, and none appears by halves (`mediator.catalogue.runs` and
-`run_directory` tell why). When it is asked to end it takes no more runs, gives the one under way
-some time, and then gives it back: another worker goes on behind the stages that were finished.
+Whatever happens to it, no run is lost or half visible (see `mediator.catalogue.runs` and
+`run_directory`). When it is to end it takes no more runs, gives the one under way some time, and
+then releases it: another worker resumes behind the finished stages.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from pyspark.sql import SparkSession
 from mediator.base.errors import Unavailable
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.workers import CatalogueWorkers
-from spark_jobs.runner.execution import InputReader, ResultWriter
-from spark_jobs.runner.shift import Bench, Shift
+from spark_jobs.runner.attempt import InputReader, ResultWriter
+from spark_jobs.runner.run_execution import RunExecution, WorkerContext
 
 __all__ = ["Worker", "WorkerOptions"]
 
 _log = logging.getLogger("portolan.jobs")
 
 _IDLE_S: Final = 0.5
-_GREET_S: Final = 5.0
+_HEARTBEAT_S: Final = 5.0
 _REAP_S: Final = 600.0
-_REAPED_AT_ONCE: Final = 100
+_REAP_BATCH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker works.
+    """Options of a worker.
 
     Attributes:
         name: Its name, which no other worker has.
         directory: Where runs keep what they finished; the same for all workers and all replicas.
-        lease_s: Seconds after which the run of a worker that says nothing is given to another.
+        lease_s: Seconds without a heartbeat after which a run is given to another worker.
         drain_s: Seconds that the run under way is given when the worker is to end.
         keep_s: Seconds for which a run is kept after its end.
     """
@@ -55,15 +55,15 @@ class WorkerOptions:
 
 
 class Worker:
-    """Carries out runs until it is asked to end.
+    """Executes runs until it is to end.
 
     Args:
         queue: Where runs come from.
-        workers: Where it says that it is there.
+        workers: Where it sends heartbeats.
         spark: Its session.
         read: Gives the inputs of runs.
         writer: Writes results into classes.
-        options: How it works.
+        options: Its options.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Worker:
         self._workers = workers
         self._options = options
         self._thread = ThreadPoolExecutor(1, "run")
-        self._bench = Bench(
+        self._context = WorkerContext(
             queue,
             spark,
             read,
@@ -90,48 +90,48 @@ class Worker:
             options.drain_s,
         )
 
-    async def work(self, ending: asyncio.Event) -> None:
-        """Work until `ending` is set.
+    async def work(self, stopping: asyncio.Event) -> None:
+        """Work until `stopping` is set.
 
         Raises:
-            SessionDied: The session has died; the run under way is left to whoever comes next.
+            SessionDied: The session has died; the run under way is left to the next worker.
         """
-        company = asyncio.create_task(self._keep_company())
+        heartbeat = asyncio.create_task(self._send_heartbeats())
         try:
-            while not ending.is_set():
-                await self._turn(ending)
+            while not stopping.is_set():
+                await self._run_next(stopping)
         finally:
-            company.cancel()
+            heartbeat.cancel()
             self._thread.shutdown(wait=False)
 
-    async def _turn(self, ending: asyncio.Event) -> None:
+    async def _run_next(self, stopping: asyncio.Event) -> None:
         try:
-            taken = await self._queue.take(self._options.lease_s)
-            if taken is not None:
-                await Shift(self._bench, taken, ending).work()
+            run = await self._queue.take(self._options.lease_s)
+            if run is not None:
+                await RunExecution(self._context, run, stopping).run_to_end()
                 return
         except Unavailable as error:
             _log.warning("the queue of runs cannot be reached: %s", error.detail)
         with suppress(TimeoutError):
-            await asyncio.wait_for(ending.wait(), _IDLE_S)
+            await asyncio.wait_for(stopping.wait(), _IDLE_S)
 
-    async def _keep_company(self) -> None:
-        """Say that the worker is there, and clear away what nobody wants any more."""
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats, and remove expired runs."""
         reaped = 0.0
         while True:
             try:
-                await self._workers.greet(self._options.name, None)
+                await self._workers.heartbeat(self._options.name, None)
                 if monotonic() - reaped >= _REAP_S:
                     await self._reap()
                     reaped = monotonic()
             except Unavailable as error:
                 _log.warning("the catalogue cannot be reached: %s", error.detail)
-            await asyncio.sleep(_GREET_S)
+            await asyncio.sleep(_HEARTBEAT_S)
 
     async def _reap(self) -> None:
-        """Remove files first: a row without files says so, files without a row stay for ever."""
-        old = await self._queue.old(self._options.keep_s, _REAPED_AT_ONCE)
-        for run in old:
+        """Remove expired runs, files first: files without a row would stay for ever."""
+        expired = await self._queue.old(self._options.keep_s, _REAP_BATCH)
+        for run in expired:
             directory = self._options.directory / run
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-        await self._queue.forget(old)
+        await self._queue.forget(expired)

@@ -19,7 +19,7 @@ from mediator.model.operations import Operation, Put
 from mediator.routing.model import ClassRoute
 from mediator.schema.ids import check_id
 from spark_jobs.runner.job import Into
-from spark_jobs.runner.port import ColumnType, Desk, InputUnfit
+from spark_jobs.runner.port import ColumnType, InputUnfit, StageContext
 from spark_jobs.runner.results import Position, ResultFiles
 from spark_jobs.sinks.fitting import misfits
 
@@ -49,7 +49,7 @@ class ClassSink:
         """
         self._route(into, columns)
 
-    def write(self, desk: Desk, run: str, into: Into, files: ResultFiles) -> None:
+    def write(self, context: StageContext, run: str, into: Into, files: ResultFiles) -> None:
         """Write a result.
 
         Raises:
@@ -66,8 +66,8 @@ class ClassSink:
                 if isinstance(answer, MediatorError):
                     raise answer
             done += len(rows)
-            desk.count("written", len(rows))
-            desk.progress(done, files.rows)
+            context.count("written", len(rows))
+            context.progress(done, files.rows)
 
     def _route(self, into: Into, columns: Mapping[str, ColumnType]) -> ClassRoute:
         try:

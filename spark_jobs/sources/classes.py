@@ -34,13 +34,14 @@ from mediator.model.operations import Outcome
 from mediator.model.query import Position, Query
 from mediator.query.budget import Limits
 from mediator.query.execution import Answer
-from mediator.query.reading import read_query
+from mediator.query.parser import parse_query_document
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import FieldType
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.kinds import make_store
-from spark_jobs.runner.port import ClassSource, Input, InputUnfit
+from spark_jobs.runner.port import Input, InputUnfit
+from spark_jobs.runner.specification import ClassSource
 
 __all__ = ["CATALOGUE", "ClassData", "read_class"]
 
@@ -252,7 +253,7 @@ class _Opened:
         schema = self._mediator.data.model.databases[wanted.database].schema
         document = {} if wanted.filter is None else {"filter": wanted.filter}
         try:
-            return read_query(document, schema, wanted.class_name).query
+            return parse_query_document(document, schema, wanted.class_name).query
         except MediatorError as error:
             raise InputUnfit(f"{wanted.input}: {error.detail}") from error
 

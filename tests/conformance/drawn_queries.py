@@ -33,10 +33,10 @@ from mediator.model.query import OrderBy, Position
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.port import (
-    Find,
     Fragment,
     Queryable,
     Record,
+    SearchRequest,
     Status,
     Store,
     Write,
@@ -286,13 +286,13 @@ def matches(records: Mapping[str, Values], filter_: Filter | None) -> set[str]:
     return {id_ for id_, values in records.items() if holds(filter_, lookup_of(id_, values))}
 
 
-async def answer(store: Searched, find: Find, residual: Filter | None) -> list[str]:
+async def answer(store: Searched, find: SearchRequest, residual: Filter | None) -> list[str]:
     """Read all pages and evaluate what the store leaves to its caller."""
     found: list[Record] = []
     resume: Any = find.resume
     while True:
         page = await store.find(
-            Find(find.fragment, find.filter, find.order, find.limit, find.after, resume)
+            SearchRequest(find.fragment, find.filter, find.order, find.limit, find.after, resume)
         )
         assert len(page.records) <= find.limit
         found += page.records
@@ -322,17 +322,17 @@ async def check(
     expected = matches(records, filter_)
     assert matches(records, both) == expected
     if not plan.ordered:
-        find = Find(fragment, plan.pushed, (), limit)
+        find = SearchRequest(fragment, plan.pushed, (), limit)
         assert set(await answer(store, find, plan.residual)) == expected
         return
     ids = sorted(expected, key=lambda id_: place(records, order, id_))
     if order and order[0].descending:
         ids.reverse()
-    find = Find(fragment, plan.pushed, order, limit)
+    find = SearchRequest(fragment, plan.pushed, order, limit)
     assert await answer(store, find, plan.residual) == ids
     everything = sorted(records, key=lambda id_: place(records, order, id_))
     seen = everything[after % len(everything)]
-    find = Find(fragment, plan.pushed, order, limit, position(records, order, seen))
+    find = SearchRequest(fragment, plan.pushed, order, limit, position(records, order, seen))
     assert await answer(store, find, plan.residual) == beyond(records, order, ids, seen)
 
 

@@ -14,11 +14,11 @@ from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
     Fragment,
     Read,
-    Recalled,
     Record,
     RecordKey,
+    RecordState,
+    RememberedOperation,
     ServerFacts,
-    Standing,
     SystemConfig,
     Write,
     WriteResult,
@@ -75,11 +75,11 @@ class ModelStore:
         row.fenced.add(token)
         return dict(row.versions)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         for fragment, id_ in keys:
             row = self._rows(fragment).setdefault(id_, KeptRecord())
             row.intent = row.intent or intent
-        return await self.standing(keys)
+        return await self.record_states(keys)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         for fragment, id_ in keys:
@@ -88,14 +88,16 @@ class ModelStore:
                 row.intent = ""
                 row.joint = intent if joint and row.there else row.joint
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         rows = [self._rows(fragment).get(id_) or KeptRecord() for fragment, id_ in keys]
         return [
-            Standing(r.creation_version if r.there else None, dict(r.versions), r.intent)
+            RecordState(r.creation_version if r.there else None, dict(r.versions), r.intent)
             for r in rows
         ]
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         row = self._rows(fragment).get(id_)
         return row.remembered.get(operation) if row else None
 

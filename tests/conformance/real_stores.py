@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from mediator.stores.mongo import MongoStore
-from mediator.stores.mongo.text import database_prefix
+from mediator.stores.mongo.layout import database_prefix
 from mediator.stores.port import Store, SystemConfig
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.redis import RedisStore

@@ -13,7 +13,7 @@ from mediator.model.order import beyond, position_of, sort_key
 from mediator.model.query import Computation, Function, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
-from mediator.stores.port import Access, Find, Found, Fragment, Pushdown, Record
+from mediator.stores.port import Access, Fragment, Pushdown, Record, SearchPage, SearchRequest
 from tests.conformance.model_store import ModelStore
 
 __all__ = ["SearchingModel"]
@@ -35,7 +35,7 @@ class SearchingModel(ModelStore):
     def values(self, record: Record) -> Lookup:
         return lookup_of(record.id, dict(record.values))
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         key, after = sort_key(find.order), find.resume or find.after
         chosen = await self._chosen(find.fragment, find.filter)
         chosen.sort(key=lambda r: key(self.values(r), r.id))
@@ -44,7 +44,7 @@ class SearchingModel(ModelStore):
             chosen = [r for r in chosen if is_beyond(self.values(r), r.id)]
         page, rest = chosen[: find.limit], chosen[find.limit :]
         resume = self.position(find.order, page[-1]) if rest else None
-        return Found([self._record(find.fragment, r.id, find.fields) for r in page], resume)
+        return SearchPage([self._record(find.fragment, r.id, find.fields) for r in page], resume)
 
     def position(self, order: tuple[OrderBy, ...], record: Record) -> Position:
         return position_of(order, self.values(record), record.id)

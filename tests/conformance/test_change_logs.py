@@ -21,7 +21,7 @@ from mediator.stores.kinds import make_store
 from mediator.stores.port import (
     ChangeLog,
     Fragment,
-    Logged,
+    LogEntry,
     Read,
     Status,
     Store,
@@ -91,9 +91,9 @@ class Bench:
         assert result.status is Status.APPLIED
         return operation
 
-    async def logged(self, limit: int = 1000) -> list[Logged]:
+    async def logged(self, limit: int = 1000) -> list[LogEntry]:
         """Read all logs, page by page."""
-        entries: list[Logged] = []
+        entries: list[LogEntry] = []
         for log in self.store.logs():
             after = None
             while page := await self.store.changes(log, after, limit, self.fragment_of):

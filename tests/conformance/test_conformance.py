@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mediator.stores.conformance import CHECKS, Check, Judgement, run_check
+from mediator.stores.conformance import CHECKS, Check, CheckStatus, run_check
 from mediator.stores.port import Store
 from tests.conformance.real_stores import STORES, opened
 
@@ -24,4 +24,4 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 async def test_store_conforms(store: Store, check: Check) -> None:
     finding = await run_check(store, check)
-    assert finding.judgement in (Judgement.PASSED, Judgement.NOT_OFFERED), finding.detail
+    assert finding.status in (CheckStatus.PASSED, CheckStatus.NOT_OFFERED), finding.detail

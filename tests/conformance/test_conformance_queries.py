@@ -13,8 +13,8 @@ from mediator.model.filters import And, Compare, Comparison, Contains, Filter, L
 from mediator.model.query import Computation, OrderBy, Position
 from mediator.schema.tree import MISSING
 from mediator.schema.types import Value
-from mediator.stores.conformance import CHECKS, Judgement, run
-from mediator.stores.port import Find, Found, Fragment, Pushdown
+from mediator.stores.conformance import CHECKS, CheckStatus, run
+from mediator.stores.port import Fragment, Pushdown, SearchPage, SearchRequest
 from tests.conformance.model_store import ModelStore
 from tests.conformance.searching_model import Key, SearchingModel
 
@@ -83,16 +83,18 @@ class Losing(SearchingModel):
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
         whole = super().pushdown(fragment, filter_, order)
-        split = isinstance(filter_, And) and len(filter_.parts) > 1
+        split = isinstance(filter_, And) and len(filter_.operands) > 1
         return (
-            replace(whole, pushed=filter_.parts[0]) if split and isinstance(filter_, And) else whole
+            replace(whole, pushed=filter_.operands[0])
+            if split and isinstance(filter_, And)
+            else whole
         )
 
 
 class Haunted(SearchingModel):
     """Finds what is deleted."""
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         for row in self._rows(find.fragment).values():
             row.there = True
         return await super().find(find)
@@ -109,7 +111,7 @@ class Overlapping(SearchingModel):
 class Upward(SearchingModel):
     """Orders equal records by id upwards, whatever the direction."""
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         down = bool(find.order) and find.order[-1].descending
         order = (*find.order, OrderBy(("id",))) if down else find.order
         after = find.resume or find.after
@@ -119,13 +121,15 @@ class Upward(SearchingModel):
             at = next(i for i, record in enumerate(records) if record.id == after.id)
             records = records[at + 1 :]
         page, rest = records[: find.limit], records[find.limit :]
-        return Found(page, Position(after.values if after else (), page[-1].id) if rest else None)
+        return SearchPage(
+            page, Position(after.values if after else (), page[-1].id) if rest else None
+        )
 
 
 class Wide(SearchingModel):
     """Returns all fields, whatever was asked for."""
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         return await super().find(replace(find, fields=None))
 
 
@@ -183,20 +187,20 @@ DEFECTS = {
 async def test_faithful_store_conforms() -> None:
     checks = [check for check in CHECKS if check.name.startswith(SEARCHES)]
     report = await run(SearchingModel(), checks=checks)
-    wrong = [f.detail for f in report.findings if f.judgement is not Judgement.PASSED]
+    wrong = [f.detail for f in report.findings if f.status is not CheckStatus.PASSED]
     assert not wrong
 
 
 @pytest.mark.parametrize("defective", DEFECTS)
 async def test_every_defect_is_found(defective: type[SearchingModel]) -> None:
     report = await run(defective(), only=DEFECTS[defective])
-    assert [finding.judgement for finding in report.findings] == [Judgement.FAILED]
+    assert [finding.status for finding in report.findings] == [CheckStatus.FAILED]
 
 
 async def test_who_does_not_search_is_not_asked() -> None:
     checks = [check for check in CHECKS if check.name.startswith(SEARCHES)]
     report = await run(ModelStore(), checks=checks)
-    assert {finding.judgement for finding in report.findings} == {Judgement.NOT_OFFERED}
+    assert {finding.status for finding in report.findings} == {CheckStatus.NOT_OFFERED}
 
 
 async def test_a_wrong_split_is_found_without_its_records() -> None:

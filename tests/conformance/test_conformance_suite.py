@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 
 from mediator.model.operators import Operator
 from mediator.schema.types import FieldType, Values
-from mediator.stores.conformance import CHECKS, Judgement, run
+from mediator.stores.conformance import CHECKS, CheckStatus, run
 from mediator.stores.conformance.concurrency import _race
 from mediator.stores.port import (
     Fragment,
     Read,
-    Recalled,
     Record,
+    RememberedOperation,
     Status,
     StoreTimeout,
     StoreUnavailable,
@@ -98,7 +98,9 @@ class Forgetful(ModelStore):
                 row.versions = dict.fromkeys(row.versions, 0)
         return results
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         return None
 
 
@@ -230,14 +232,14 @@ DEFECTS = {
 
 async def test_faithful_store_conforms() -> None:
     report = await run(ModelStore())
-    assert report.conforms, report.having(Judgement.FAILED)
+    assert report.conforms, report.having(CheckStatus.FAILED)
     assert [f.check for f in report.findings] == list(CHECKS)
 
 
 @pytest.mark.parametrize("defective", DEFECTS)
 async def test_every_defect_is_found(defective: type[ModelStore]) -> None:
     report = await run(defective(), only=DEFECTS[defective])
-    assert [finding.judgement for finding in report.findings] == [Judgement.FAILED]
+    assert [finding.status for finding in report.findings] == [CheckStatus.FAILED]
 
 
 async def test_wrong_operators_count_only_where_they_are_supported() -> None:
@@ -246,7 +248,7 @@ async def test_wrong_operators_count_only_where_they_are_supported() -> None:
             return type_ is not FieldType.FLOAT
 
     report = await run(Modest(), only="operators.inc_on_*")
-    wrong = {finding.check.name for finding in report.having(Judgement.FAILED)}
+    wrong = {finding.check.name for finding in report.having(CheckStatus.FAILED)}
     assert wrong == {"operators.inc_on_float"}, "silently wrong is wrong, supported or not"
 
 
@@ -257,7 +259,7 @@ async def test_connection_errors_say_nothing(error: type[Exception]) -> None:
             raise error("the server is away")
 
     report = await run(Unreachable(), only="deletes.*")
-    assert {finding.judgement for finding in report.findings} == {Judgement.UNKNOWN}
+    assert {finding.status for finding in report.findings} == {CheckStatus.UNKNOWN}
     assert not report.conforms
 
 
@@ -267,7 +269,7 @@ async def test_other_errors_are_failures() -> None:
             raise KeyError("oops")
 
     report = await run(Broken(), only="deletes.*")
-    assert {finding.judgement for finding in report.findings} == {Judgement.FAILED}
+    assert {finding.status for finding in report.findings} == {CheckStatus.FAILED}
 
 
 async def test_names_are_unique_and_described() -> None:

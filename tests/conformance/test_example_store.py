@@ -15,7 +15,7 @@ from examples.kept_record import KeptRecord, write_to
 from examples.sqlite_store import SqliteStore
 from mediator.model.operators import Operator, OperatorCall
 from mediator.stores import kinds
-from mediator.stores.conformance import CHECKS, Judgement, run, run_check
+from mediator.stores.conformance import CHECKS, CheckStatus, run, run_check
 from mediator.stores.conformance.samples import counter
 from mediator.stores.conformance.scratch import fragment_of
 from mediator.stores.kinds import make_store, store_kinds
@@ -53,14 +53,14 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 async def test_the_example_conforms(store: SqliteStore) -> None:
     report = await run(store)
-    assert report.conforms, [(f.check.name, f.detail) for f in report.having(Judgement.FAILED)]
+    assert report.conforms, [(f.check.name, f.detail) for f in report.having(CheckStatus.FAILED)]
     # What it does not offer belongs to optional protocols that its page says it has not.
-    themes = {f.check.name.partition(".")[0] for f in report.having(Judgement.NOT_OFFERED)}
+    themes = {f.check.name.partition(".")[0] for f in report.having(CheckStatus.NOT_OFFERED)}
     assert themes == NOT_OFFERED, sorted(themes)
 
 
 async def test_it_is_proven_to_be_what_the_page_says(store: SqliteStore) -> None:
-    found = {c.value: v.state for c, v in (await probe(store)).verdicts.items()}
+    found = {c.value: v.state for c, v in (await probe(store)).capabilities.items()}
     assert found["conditional_updates"] == found["atomic_updates"] == "proven"
     assert found["sorting"] == "refuted"
 
@@ -128,7 +128,7 @@ async def test_the_suite_finds_out_a_store_that_overwrites() -> None:
     store = Overwriting(SystemConfig("sqlite", "sqlite", "sqlite://"))
     await store.open()
     [check] = [c for c in CHECKS if c.name == "concurrency.one_winner_for_each_version"]
-    assert (await run_check(store, check)).judgement is Judgement.FAILED
+    assert (await run_check(store, check)).status is CheckStatus.FAILED
     await store.close()
 
 

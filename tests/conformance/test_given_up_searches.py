@@ -18,10 +18,10 @@ import pytest
 from mediator.model.filters import ID, Compare, Comparison, Filter, In
 from mediator.model.query import OrderBy
 from mediator.stores.mongo import MongoStore
-from mediator.stores.port import Find, SystemConfig
+from mediator.stores.port import SearchRequest, SystemConfig
 from mediator.stores.redis import RedisStore
-from mediator.stores.redis.lua import PAGE
-from mediator.stores.redis.paging import MOST_RECORDS
+from mediator.stores.redis.scripts import PAGE
+from mediator.stores.redis.search.listing import MOST_RECORDS
 from tests.conformance.drawn_queries import Population, populated
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
@@ -70,7 +70,7 @@ async def sent_by(holding: Holding, search: Awaitable[object]) -> list[bytes]:
     return list(holding.sent)
 
 
-async def give_up(holding: Holding, population: Population, find: Find) -> None:
+async def give_up(holding: Holding, population: Population, find: SearchRequest) -> None:
     """Give up a search whose first statement is on its way, and carry it out again.
 
     If the first one went on, it would send its second statement while the second one is at work.
@@ -129,7 +129,7 @@ async def test_mongodb_is_told_how_long_each_statement_of_a_search_may_take(
     mongo: tuple[Holding, Population], filter_: Filter | None, order: tuple[OrderBy, ...]
 ) -> None:
     holding, population = mongo
-    find = Find(population.fragment, filter_, order, 50, deadline_s=60.0)
+    find = SearchRequest(population.fragment, filter_, order, 50, deadline_s=60.0)
     sent = finds(await sent_by(holding, population.store.find(find)))
     assert sent
     assert all(0 < command["maxTimeMS"] <= 60_000 for command in sent)
@@ -139,7 +139,7 @@ async def test_mongodb_is_told_what_a_search_has_left_of_its_time(
     mongo: tuple[Holding, Population],
 ) -> None:
     holding, population = mongo
-    find = Find(population.fragment, None, BY_FLOAT, 1000, deadline_s=600.0)
+    find = SearchRequest(population.fragment, None, BY_FLOAT, 1000, deadline_s=600.0)
     clock = asyncio.get_running_loop().time
 
     async def take_a_while() -> None:
@@ -160,7 +160,7 @@ async def test_mongodb_is_sent_nothing_more_of_a_search_that_was_given_up(
     mongo: tuple[Holding, Population],
 ) -> None:
     holding, population = mongo
-    find = Find(population.fragment, None, BY_FLOAT, 1000, deadline_s=60.0)
+    find = SearchRequest(population.fragment, None, BY_FLOAT, 1000, deadline_s=60.0)
     whole = finds(await sent_by(holding, population.store.find(find)))
     assert len(whole) > 1
     assert len(finds(await sent_by(holding, give_up(holding, population, find)))) == 1 + len(whole)
@@ -177,7 +177,7 @@ async def test_redis_is_sent_nothing_more_of_a_search_that_was_given_up(
     redis: tuple[Holding, Population],
 ) -> None:
     holding, population = redis
-    find = Find(population.fragment, None, (), 3 * MOST_RECORDS, deadline_s=60.0)
+    find = SearchRequest(population.fragment, None, (), 3 * MOST_RECORDS, deadline_s=60.0)
     whole = pages(await sent_by(holding, population.store.find(find)))
     assert set(whole) == {MOST_RECORDS}
     # Each partition of the class has a script of its own; they are sent in one piece, three times.

@@ -21,10 +21,10 @@ from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
-from mediator.stores.mongo.effect import json_encoder
 from mediator.stores.mongo.layout import layout_of
-from mediator.stores.mongo.outbox import OUTBOX, SETTLED, holds, settled_count
-from mediator.stores.mongo.replay import AT_ONCE
+from mediator.stores.mongo.outbox.effect import json_encoder
+from mediator.stores.mongo.outbox.entries import NAMED, OUTBOX, acknowledged_count, has_applied
+from mediator.stores.mongo.outbox.replay import AT_ONCE
 from mediator.stores.port import (
     Fragment,
     PendingChanges,
@@ -32,7 +32,7 @@ from mediator.stores.port import (
     Status,
     StoreBusy,
     SystemConfig,
-    Unsettled,
+    UnrelayedChanges,
     Write,
     WriteKind,
     WriteResult,
@@ -100,7 +100,7 @@ async def relayed(store: MongoStore, fragment: Fragment, *ids: str) -> list[Chan
     while waiting := await store.pending(fragment, ids):
         assert all(one.agrees for one in waiting)
         told += [change for one in waiting for change in one.changes]
-        await store.settle(waiting)
+        await store.acknowledge(waiting)
     return told
 
 
@@ -322,8 +322,8 @@ async def test_what_was_told_and_not_settled_is_told_again(
     await one(store, increment(fragment, id_, operation="second"))
     (heir,) = await store.pending(fragment, [id_])
     assert heir.changes[: len(dead.changes)] == dead.changes
-    await store.settle([heir])
-    await store.settle([dead])
+    await store.acknowledge([heir])
+    await store.acknowledge([dead])
     await one(store, increment(fragment, id_))
     (last,) = await store.pending(fragment, [id_])
     assert [(c.before, c.after) for c in last.changes] == [({"n": 2}, {"n": 3})]
@@ -336,8 +336,8 @@ async def test_a_relay_that_was_slow_takes_nothing_away(
     (fast,) = await store.pending(fragment, [id_])
     await one(store, increment(fragment, id_))
     (slow,) = await store.pending(fragment, [id_])
-    await store.settle([fast])
-    await store.settle([slow])
+    await store.acknowledge([fast])
+    await store.acknowledge([slow])
     (left,) = await store.pending(fragment, [id_])
     assert [(c.kind, c.before, c.after) for c in left.changes] == [("update", {"n": 0}, {"n": 1})]
 
@@ -347,11 +347,11 @@ async def test_a_record_with_very_many_is_told_in_parts(
 ) -> None:
     await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 0}))
     await fill(store, fragment, id_, AT_ONCE + 3)
-    store.written(10**6)
+    store.take_written(10**6)
     (first,) = await store.pending(fragment, [id_])
     assert len(first.changes) == AT_ONCE + 1, "a create is told for both groups"
-    assert store.written(10) == [("d", fragment.class_name, id_)]
-    await store.settle([first])
+    assert store.take_written(10) == [("d", fragment.class_name, id_)]
+    await store.acknowledge([first])
     (rest,) = await store.pending(fragment, [id_])
     assert rest.agrees
     assert [c.after for c in rest.changes][-1] == {"n": AT_ONCE + 3}
@@ -366,7 +366,7 @@ async def test_values_that_the_changes_do_not_lead_to_are_reported(
     (odd,) = await store.pending(fragment, [id_])
     assert not odd.agrees
     assert odd.changes[0].after == {"n": 7}
-    await store.settle([odd])
+    await store.acknowledge([odd])
     await one(store, increment(fragment, id_))
     (even,) = await store.pending(fragment, [id_])
     assert even.agrees
@@ -379,14 +379,14 @@ async def test_values_that_the_changes_do_not_lead_to_are_reported(
 async def test_written_records_are_told_once(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    store.written(10**6)
+    store.take_written(10**6)
     await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 0}))
     await store.write([increment(fragment, id_), increment(fragment, id_ + "missing")])
-    assert store.written(1) == [("d", fragment.class_name, id_)]
-    assert store.written(1) == []
+    assert store.take_written(1) == [("d", fragment.class_name, id_)]
+    assert store.take_written(1) == []
     ids = [f"{id_}{i}" for i in range(8)]
     await store.write([writing(fragment, WriteKind.REPLACE, i) for i in ids])
-    assert [found for _, _, found in store.written(100)] == ids
+    assert [found for _, _, found in store.take_written(100)] == ids
 
 
 async def test_the_sweep_finds_what_waits(store: MongoStore) -> None:
@@ -450,7 +450,7 @@ class Feed:
         self.changes: dict[str, Change] = {}
         self._store = store
 
-    def take(self, waiting: Sequence[Unsettled]) -> None:
+    def take(self, waiting: Sequence[UnrelayedChanges]) -> None:
         for change in (change for one in waiting for change in one.changes):
             assert self.changes.setdefault(change.id, change) == change
 
@@ -458,7 +458,7 @@ class Feed:
         while not done.is_set():
             waiting = await self._store.pending(fragment, ids)
             self.take(waiting)
-            await self._store.settle(waiting)
+            await self._store.acknowledge(waiting)
 
 
 async def test_sixteen_writers_and_two_relays(store: MongoStore, fragment: Fragment) -> None:
@@ -495,19 +495,21 @@ async def test_a_record_tells_of_writes_that_were_relayed(
     await one(store, writing(fragment, WriteKind.CREATE, id_, operation="made", values={"n": 0}))
     before = await document()
     mine = await one(store, increment(fragment, id_, operation="mine"))
-    count, stamp = settled_count(before), mine.versions["main"]
-    assert holds(await document(), "mine", stamp, count) is True
-    assert holds(await document(), "mine", stamp + 1, count) is False
-    assert holds(await document(), "other", stamp, count) is False
+    count, stamp = acknowledged_count(before), mine.versions["main"]
+    assert has_applied(await document(), "mine", stamp, count) is True
+    assert has_applied(await document(), "mine", stamp + 1, count) is False
+    assert has_applied(await document(), "other", stamp, count) is False
     await relayed(store, fragment, id_)
-    assert holds(await document(), "mine", stamp, count) is True
-    assert holds(await document(), "mine", stamp + 1, count) is False
-    assert holds(await document(), "other", stamp, count) is False
-    for _ in range(SETTLED):
+    assert has_applied(await document(), "mine", stamp, count) is True
+    assert has_applied(await document(), "mine", stamp + 1, count) is False
+    assert has_applied(await document(), "other", stamp, count) is False
+    for _ in range(NAMED):
         await one(store, increment(fragment, id_))
     await relayed(store, fragment, id_)
-    assert holds(await document(), "mine", stamp, count) is None
-    assert holds(await document(), "other", stamp, settled_count(await document())) is False
+    assert has_applied(await document(), "mine", stamp, count) is None
+    assert (
+        has_applied(await document(), "other", stamp, acknowledged_count(await document())) is False
+    )
 
 
 @pytest.mark.parametrize("is_relayed", [False, True])
@@ -534,7 +536,7 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
         writing(fragment, kind, i, groups=groups, values={"n": 1}, intent="intent") for i in ids
     ]
     session: Any = store._open_link.session
-    apply_all, commands = session.apply_all, session._lines.commands
+    apply_all, commands = session.apply_all, session._connections.commands
     other = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
     await other.open()
     overtaken: list[WriteResult] = []
@@ -557,7 +559,7 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
         return [*found, *await commands(database, sent[1:])]
 
     monkeypatch.setattr(session, "apply_all", applied_late)
-    monkeypatch.setattr(session._lines, "commands", sent_apart)
+    monkeypatch.setattr(session._connections, "commands", sent_apart)
     results = await store.write(steps)
     assert [result.status for result in overtaken] == [Status.APPLIED] * taken
     assert [r.status for r in results] == [Status.LOCKED] * taken + [Status.APPLIED] * (8 - taken)
@@ -579,7 +581,7 @@ async def test_an_intent_that_comes_late_does_not_mix_up_a_bulk(
         writing(fragment, WriteKind.UPDATE, i, groups=("main",), values={"n": 1}, intent="intent")
         for i in ids
     ]
-    lines: Any = store._open_link.session._lines
+    lines: Any = store._open_link.session._connections
     commands = lines.commands
 
     async def sent_apart(database: str, sent: Sequence[Any]) -> list[Any]:

@@ -28,14 +28,14 @@ from mediator.model.filters import (
 )
 from mediator.model.query import OrderBy, Position
 from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import Document
-from mediator.stores.mongo.searches import pushdown
-from mediator.stores.mongo.text import ordered_text
+from mediator.stores.mongo.search.pushdown import pushdown
 from mediator.stores.port import (
     Access,
-    Find,
     Fragment,
     Queryable,
+    SearchRequest,
     StoreRefused,
     StoreTooCostly,
     SystemConfig,
@@ -182,9 +182,9 @@ async def test_patterns_that_would_take_for_ever_do_not(population: Population) 
 
 async def test_a_search_that_was_not_offered_is_refused(population: Population) -> None:
     for find in (
-        Find(population.fragment, HAS_DOC, (), 10),
-        Find(population.fragment, None, (OrderBy(("b",)),), 10),
-        Find(population.fragment, Compare(Comparison.EQ, ("s",), "\ud800"), (), 10),
+        SearchRequest(population.fragment, HAS_DOC, (), 10),
+        SearchRequest(population.fragment, None, (OrderBy(("b",)),), 10),
+        SearchRequest(population.fragment, Compare(Comparison.EQ, ("s",), "\ud800"), (), 10),
     ):
         with pytest.raises(StoreRefused):
             await population.store.find(find)
@@ -192,12 +192,14 @@ async def test_a_search_that_was_not_offered_is_refused(population: Population) 
 
 async def test_a_search_without_time_is_too_costly(population: Population) -> None:
     with pytest.raises(StoreTooCostly):
-        await population.store.find(Find(population.fragment, None, (), 10, deadline_s=0.0))
+        await population.store.find(
+            SearchRequest(population.fragment, None, (), 10, deadline_s=0.0)
+        )
 
 
 async def test_fields_are_brought_as_asked_for(population: Population) -> None:
     for order in ((), BY_N, (OrderBy(("f",), descending=True),)):
-        find = Find(population.fragment, K_FROM_1, order, 5, fields=("tags", "s"))
+        find = SearchRequest(population.fragment, K_FROM_1, order, 5, fields=("tags", "s"))
         page = await population.store.find(find)
         assert page.records
         for record in page.records:
@@ -222,5 +224,7 @@ async def test_a_search_for_ids_looks_at_no_other_record(
     one = Compare(Comparison.EQ, ID, id_)
     for filter_ in (one, In(ID, (id_,)), And((one, Exists(("s",))))):
         asked.clear()
-        await population.store.find(Find(population.fragment, filter_, (), 10, after=after))
+        await population.store.find(
+            SearchRequest(population.fragment, filter_, (), 10, after=after)
+        )
         assert [query["_id"] for query in asked] == [{"$in": [ordered_text(id_)]}]

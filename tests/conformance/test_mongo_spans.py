@@ -17,9 +17,9 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import Document, Layout, layout_of
-from mediator.stores.mongo.reaping import PAGE
-from mediator.stores.mongo.spans import spans
-from mediator.stores.port import REMEMBER_S, Find, Fragment, SystemConfig
+from mediator.stores.mongo.read.spans import spans
+from mediator.stores.mongo.retention import PAGE
+from mediator.stores.port import RETENTION_S, Fragment, SearchRequest, SystemConfig
 from tests.conformance.real_stores import mongo_apart
 
 NAMESPACE = "mongo_spans"
@@ -68,7 +68,7 @@ async def test_reaping_looks_at_a_page_of_what_is_not_due(store: MongoStore, num
 
 
 async def test_reaping_goes_on_where_it_stopped(store: MongoStore) -> None:
-    stale = Int64((SystemClock().now() - REMEMBER_S - 60) * 1_000_000)
+    stale = Int64((SystemClock().now() - RETENTION_S - 60) * 1_000_000)
     young = Int64(SystemClock().now() * 1_000_000)
     first = {"_ops": [{"op": "a", "time": stale}, {"op": "b", "time": young}]}
     last = {
@@ -87,7 +87,7 @@ async def test_reaping_goes_on_where_it_stopped(store: MongoStore) -> None:
 
 
 async def test_reaping_follows_quickly_where_much_is_due(store: MongoStore) -> None:
-    stale = Int64((SystemClock().now() - REMEMBER_S - 60) * 1_000_000)
+    stale = Int64((SystemClock().now() - RETENTION_S - 60) * 1_000_000)
     fragment = await make(store, [record(i, tombstone=stale) for i in range(3 * PAGE)])
     assert await store.reap(PAGE + 7) == PAGE + 7
     assert await store.reap(10 * PAGE) == 2 * PAGE - 7
@@ -95,7 +95,7 @@ async def test_reaping_follows_quickly_where_much_is_due(store: MongoStore) -> N
 
 
 async def test_a_class_with_much_to_reap_leaves_room_for_others(store: MongoStore) -> None:
-    stale = Int64((SystemClock().now() - REMEMBER_S - 60) * 1_000_000)
+    stale = Int64((SystemClock().now() - RETENTION_S - 60) * 1_000_000)
     many = [record(i, tombstone=stale) for i in range(20)]
     classes = [await make(store, many) for _ in range(3)]
     for _ in classes:
@@ -148,9 +148,9 @@ async def test_a_page_of_a_listing_is_all_that_is_looked_at(store: MongoStore) -
 async def test_a_page_of_a_search_is_looked_for_in_its_range_of_ids(store: MongoStore) -> None:
     fragment = await make(store, [record(i) for i in range(MANY)])
     below = Compare(Comparison.LT, ("n",), MANY)
-    first = await store.find(Find(fragment, below, (), 50))
+    first = await store.find(SearchRequest(fragment, below, (), 50))
     before = await looked_at(store)
-    second = await store.find(Find(fragment, below, (), 50, resume=first.resume))
+    second = await store.find(SearchRequest(fragment, below, (), 50, resume=first.resume))
     found = [one.id for page in (first, second) for one in page.records]
     assert found == [record(i)["_id"] for i in range(100)]
     assert await looked_at(store) - before <= 51

@@ -23,13 +23,12 @@ from mediator.model.operators import APPLICABLE, Operator, OperatorCall, Operato
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
-from mediator.stores.mongo.attempt import attempt
-from mediator.stores.mongo.effect import Effect
-from mediator.stores.mongo.layout import layout_of
-from mediator.stores.mongo.outbox import REMEMBERED
-from mediator.stores.mongo.text import database_prefix
+from mediator.stores.mongo.layout import database_prefix, layout_of
+from mediator.stores.mongo.outbox.effect import Effect
+from mediator.stores.mongo.outbox.entries import REMEMBERED
+from mediator.stores.mongo.write.attempt import attempt_of
 from mediator.stores.port import (
-    REMEMBER_S,
+    RETENTION_S,
     Fragment,
     Ordered,
     Read,
@@ -254,10 +253,10 @@ def draw_cases(seed: int) -> list[tuple[Any, OperatorCall]]:
 
 async def test_usual_operators_take_one_round_trip(fragment: Fragment) -> None:
     layout = layout_of(fragment)
-    assert attempt(layout, increment(fragment), 1) is not None
+    assert attempt_of(layout, increment(fragment), 1) is not None
     halve = OperatorCall("d", Operator.MUL, Decimal("0.5"))
     write = writing(fragment, WriteKind.UPDATE, operators=(halve,))
-    assert attempt(layout, write, 1) is None
+    assert attempt_of(layout, write, 1) is None
 
 
 async def test_what_other_writers_do_meanwhile_is_kept(
@@ -340,7 +339,7 @@ async def test_memories_of_a_record_are_bounded(store: MongoStore, fragment: Fra
 async def test_reaping_spares_what_is_young(
     config: SystemConfig, store: MongoStore, fragment: Fragment
 ) -> None:
-    later = datetime.now(UTC).timestamp() + REMEMBER_S + 60
+    later = datetime.now(UTC).timestamp() + RETENTION_S + 60
     for id_ in ("a", "b", "c"):
         await put(store, fragment, id_, n=1)
     for id_ in ("a", "b"):
@@ -348,7 +347,7 @@ async def test_reaping_spares_what_is_young(
     assert await store.reap(100) == 0
     async with opened(config, SkewedClock(later)) as heir:
         assert await heir.reap(100) == 0, "their changes have not been relayed"
-        await store.settle(await store.pending(fragment, ["a", "b"]))
+        await store.acknowledge(await store.pending(fragment, ["a", "b"]))
         assert await heir.reap(1) == 1
         assert await heir.reap(100) >= 1
         assert await heir.reap(100) == 0
@@ -528,7 +527,7 @@ async def round_trips_of(
     store: MongoStore, monkeypatch: pytest.MonkeyPatch, work: Awaitable[object]
 ) -> list[str]:
     """Return what a store sends for one piece of work: each round trip by its commands' names."""
-    lines = store._open_link.session._lines
+    lines = store._open_link.session._connections
     sent = []
     commands = lines.commands
 
@@ -549,10 +548,10 @@ async def test_an_intent_is_one_command(
     assert await round_trips_of(store, monkeypatch, store.lock(keys, "m")) == ["findAndModify"]
     met = await round_trips_of(store, monkeypatch, store.lock(keys, "other"))
     assert met == ["findAndModify", "find"]
-    assert [standing.intent for standing in await store.standing(keys)] == ["m"]
+    assert [standing.intent for standing in await store.record_states(keys)] == ["m"]
     left = await round_trips_of(store, monkeypatch, store.unlock(keys, "m", joint=True))
     assert left == ["update"]
-    assert [standing.intent for standing in await store.standing(keys)] == [""]
+    assert [standing.intent for standing in await store.record_states(keys)] == [""]
 
 
 async def test_intents_on_many_documents_are_one_round_trip_if_all_are_there(
@@ -563,7 +562,7 @@ async def test_intents_on_many_documents_are_one_round_trip_if_all_are_there(
     for intent, trips in (("m", 2), ("n", 1)):
         sent = await round_trips_of(store, monkeypatch, store.lock(keys, intent))
         assert sent == ["update find"] * trips
-        assert [standing.intent for standing in await store.standing(keys)] == [intent] * 4
+        assert [standing.intent for standing in await store.record_states(keys)] == [intent] * 4
         await store.unlock(keys, intent)
 
 
@@ -580,7 +579,7 @@ async def test_each_of_many_documents_gets_one_of_many_intents(
             [intent] = {standing.intent for standing in seen}
             assert intent in intents
             await store.unlock([key], intent)
-        assert {standing.intent for standing in await store.standing(keys)} == {""}
+        assert {standing.intent for standing in await store.record_states(keys)} == {""}
 
 
 @pytest.mark.parametrize("number", [1, 8])
@@ -600,7 +599,7 @@ async def test_writes_under_intents_are_one_round_trip(
         calls = [writing(fragment, kind, id_, intent="m", **what) for id_ in ids]
         sent = await round_trips_of(store, monkeypatch, store.write(calls))
         assert sent == ["findAndModify" if number == 1 else "find update"]
-        stands = await store.standing([(fragment, id_) for id_ in ids])
+        stands = await store.record_states([(fragment, id_) for id_ in ids])
         assert [standing.intent for standing in stands] == [""] * number
 
 
@@ -637,7 +636,7 @@ async def test_replacing_what_is_there_under_intents_takes_no_look(
     many = "find update" if creation_version is None else "update"
     sent = await round_trips_of(store, monkeypatch, written())
     assert sent == ["findAndModify" if number == 1 else many]
-    stands = await store.standing(keys)
+    stands = await store.record_states(keys)
     for result, standing, old in zip(results, stands, before, strict=True):
         assert (result.status, result.created) == (Status.APPLIED, False)
         assert (
@@ -661,7 +660,7 @@ async def test_of_writes_under_intents_those_that_were_applied_are_told_from_the
     again = await store.write(calls)
     assert [result.status for result in again] == [Status.LOCKED] * 3 + [Status.APPLIED] * 5
     for id_, result in zip(ids, [*first, *again[3:]], strict=True):
-        [standing] = await store.standing([(fragment, id_)])
+        [standing] = await store.record_states([(fragment, id_)])
         assert (standing.intent, standing.versions) == ("", result.versions)
 
 

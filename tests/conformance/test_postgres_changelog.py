@@ -17,8 +17,8 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import Fragment, SystemConfig
-from mediator.stores.postgres import PostgresStore, changelog, reap
-from mediator.stores.postgres.changelog import LOG, Snapshot
+from mediator.stores.postgres import PostgresStore, outbox, retention
+from mediator.stores.postgres.outbox import LOG, Snapshot
 from tests.conformance.real_stores import opened_apart
 
 LONG_S: Final = 10.0
@@ -152,14 +152,14 @@ async def test_large_changes_come_in_small_portions(
     store: Any = subject.store
     start = await end_of(store)
     asked: list[int] = []
-    ordered = changelog.OutboxLog._ordered
+    ordered = outbox.OutboxLog._ordered
 
     async def noting(log: Any, statement: str, *arguments: Any) -> list[Any]:
         if len(arguments) == 4:
             asked.append(arguments[3])
         return await ordered(log, statement, *arguments)
 
-    monkeypatch.setattr(changelog.OutboxLog, "_ordered", noting)
+    monkeypatch.setattr(outbox.OutboxLog, "_ordered", noting)
     large = "x" * 1_000_000
     for i in range(12):
         await subject.create(f"{i}", {"s": large})
@@ -172,7 +172,7 @@ async def test_large_changes_come_in_small_portions(
 async def test_trimming_goes_on_in_parts(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     store: Any = subject.store
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
-    monkeypatch.setattr(changelog, "_TRIMMED_AT_ONCE", 3)
+    monkeypatch.setattr(outbox, "_TRIMMED_AT_ONCE", 3)
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(10)])
     entries = await store.changes(LOG, None, 100, of(subject.fragment))
     assert await store.trim(LOG, entries[7].position, 60.0) == 0
@@ -188,7 +188,7 @@ async def test_reaping_leaves_the_last_changes_whatever_their_age(
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
     for i in range(6):
         await subject.create(f"{i}", {"n": i})
-    monkeypatch.setattr(reap, "CHANGES_KEPT", 2)
+    monkeypatch.setattr(retention, "CHANGES_KEPT", 2)
     assert await store.reap(3) == 3
     assert await told(subject) == ["3", "4", "5"]
     await store.reap(100)
@@ -197,7 +197,7 @@ async def test_reaping_leaves_the_last_changes_whatever_their_age(
 
 async def test_a_log_is_read_through_its_index(subject: Subject, other: Any) -> None:
     await subject.create("x", {"n": 1})
-    statement = changelog._BEYOND.format(outbox=f'"{NAMESPACE}"._outbox')
+    statement = outbox._BEYOND.format(outbox=f'"{NAMESPACE}"._outbox')
     await other.execute("SET enable_seqscan = off")
     await other.execute("SET enable_sort = off")
     await other.execute(f"PREPARE beyond AS {statement}")

@@ -16,7 +16,7 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import (
-    REMEMBER_S,
+    RETENTION_S,
     Record,
     Status,
     SystemConfig,
@@ -24,8 +24,8 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
-from mediator.stores.postgres import PostgresStore, reap
-from mediator.stores.postgres.shapes import shape_of
+from mediator.stores.postgres import PostgresStore, retention
+from mediator.stores.postgres.write.shape import shape_of
 from tests.conformance.real_stores import opened_apart
 from tests.faults.conditions import eventually
 
@@ -137,7 +137,7 @@ async def test_a_fence_younger_than_the_snapshot_of_the_write(
 ) -> None:
     stands = await bring_about(subject, state)
     before, write = await subject.read("x"), write_of(subject, kind, remember)
-    gate = store._plans.lock(subject.fragment)
+    gate = store._statements.lock(subject.fragment)
     async with other.transaction():
         await other.fetch(gate.text, *gate.arguments({"ids": ["x"]}))
         writing = asyncio.create_task(late(store, write))
@@ -176,7 +176,7 @@ async def test_an_insertion_that_meets_a_fence_not_yet_committed(
     store: PostgresStore, subject: Subject, other: Any, kind: WriteKind
 ) -> None:
     async with other.transaction():
-        await other.fetch(store._plans.fence(subject.fragment), "x", LOST)
+        await other.fetch(store._statements.fence(subject.fragment), "x", LOST)
         writing = asyncio.create_task(late(store, write_of(subject, kind)))
         await waiting(store, 1)
     assert (await writing).status is Status.FENCED
@@ -210,7 +210,7 @@ async def test_a_fence_that_waits_for_the_write(
     store: PostgresStore, subject: Subject, other: Any, kind: WriteKind, state: str, committed: bool
 ) -> None:
     stands, write = await bring_about(subject, state), write_of(subject, kind)
-    before, plan = await subject.read("x"), store._plans.write(shape_of(write, LOST))
+    before, plan = await subject.read("x"), store._statements.write(shape_of(write, LOST))
     transaction = other.transaction()
     await transaction.start()
     [row] = await other.fetch(plan.statement.text, *plan.arguments(write, LOST))
@@ -280,7 +280,7 @@ async def test_what_fences_make_is_no_record(store: PostgresStore, subject: Subj
     assert await store.ordered(subject.fragment, "n", descending=False, limit=10) == whole
     assert await subject.read_all(["b", "x"]) == [None, None]
     assert await subject.read("a") == whole[0]
-    assert (await store.standing([(subject.fragment, "x")]))[0].creation_version is None
+    assert (await store.record_states([(subject.fragment, "x")]))[0].creation_version is None
 
 
 async def test_fences_past_their_retention_go_with_the_next(
@@ -288,7 +288,7 @@ async def test_fences_past_their_retention_go_with_the_next(
 ) -> None:
     fragment, now = subject.fragment, time.time()
     await subject.create("x", {"n": 1})
-    times = {"old": now - REMEMBER_S - 60, "young": now - REMEMBER_S + 60, "again": now - 3600}
+    times = {"old": now - RETENTION_S - 60, "young": now - RETENTION_S + 60, "again": now - 3600}
     for token, at in times.items():
         await store.fence(fragment, "x", token)
         age = "UPDATE {table} SET _fences = _fences || jsonb_build_object($1::text, $2::float8)"
@@ -311,15 +311,15 @@ async def test_a_fenced_tombstone_is_reaped_with_its_last_fence(
         await store.fence(subject.fragment, id_, LOST)
     await subject.create("z", {"n": 1})
     await store.fence(subject.fragment, "z", LOST)
-    assert await _reaped(store, time.time() + REMEMBER_S - 60) == 0
+    assert await _reaped(store, time.time() + RETENTION_S - 60) == 0
     for id_ in ("x", "y"):
         assert (await late(store, subject.creation(id_, {"n": 2}))).status is Status.FENCED
-    assert await _reaped(store, time.time() + REMEMBER_S + 60) == 2
+    assert await _reaped(store, time.time() + RETENTION_S + 60) == 2
     assert [id_ for (id_,) in await sql(store, subject, "SELECT id FROM {table}")] == ["z"]
 
 
 async def _reaped(store: PostgresStore, now_s: float) -> int:
-    return await store._use(lambda c: reap.reap(c, NAMESPACE, now_s, 1000))
+    return await store._use(lambda c: retention.reap(c, NAMESPACE, now_s, 1000))
 
 
 async def test_a_fence_races_with_the_reaper(
@@ -329,14 +329,14 @@ async def test_a_fence_races_with_the_reaper(
     age = "UPDATE {table} SET _deleted = _deleted - interval '1 week'"
     await sql(store, subject, age)
     async with other.transaction():
-        assert await reap.reap(other, NAMESPACE, time.time(), 1000) == 1
+        assert await retention.reap(other, NAMESPACE, time.time(), 1000) == 1
         fencing = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
         await waiting(store, 1)
     assert await fencing == {}
     assert (await late(store, subject.creation("x", {"n": 2}))).status is Status.FENCED
     await sql(store, subject, age)
     async with other.transaction():
-        await other.fetch(store._plans.fence(subject.fragment), "x", "another")
+        await other.fetch(store._statements.fence(subject.fragment), "x", "another")
         assert await _reaped(store, time.time()) == 0
     assert await _reaped(store, time.time()) == 0
 

@@ -36,10 +36,10 @@ from mediator.stores.conformance.samples import HOSTILE_TEXTS
 from mediator.stores.port import (
     Access,
     Aggregating,
-    Find,
     Fragment,
     Queryable,
     Record,
+    SearchRequest,
     StoreRefused,
     StoreTimeout,
     StoreTooCostly,
@@ -48,10 +48,11 @@ from mediator.stores.port import (
     Write,
     WriteKind,
 )
-from mediator.stores.postgres import PostgresStore, searching
-from mediator.stores.postgres.plans import SEARCHES
-from mediator.stores.postgres.predicates import question
-from mediator.stores.postgres.searches import Search, levels, ranks, values_named
+from mediator.stores.postgres import PostgresStore
+from mediator.stores.postgres.search import searcher
+from mediator.stores.postgres.search.predicates import shaped_filter
+from mediator.stores.postgres.search.statement import SearchShape, levels, ranks, values_named
+from mediator.stores.postgres.statements import SEARCHES
 from tests.faults.conditions import eventually
 
 NAMESPACE = f"portolan_test_{uuid.uuid4().hex[:12]}"
@@ -130,7 +131,7 @@ async def many(store: PostgresStore, admin: Any) -> Fragment:
 async def found(
     store: PostgresStore, fragment: Fragment, filter_: Filter | None, **what: Any
 ) -> list[Record]:
-    find = Find(fragment, filter_, what.pop("order", ()), what.pop("limit", 100), **what)
+    find = SearchRequest(fragment, filter_, what.pop("order", ()), what.pop("limit", 100), **what)
     return list((await store.find(find)).records)
 
 
@@ -143,11 +144,11 @@ async def plan_of(
     after: Position | None = None,
 ) -> str:
     """Let the server explain a search of ten records."""
-    asked, chosen = question(fragment, filter_), levels(fragment, order)
+    asked, chosen = shaped_filter(fragment, filter_), levels(fragment, order)
     assert asked is not None
     assert chosen is not None
-    search = Search(fragment, asked.shape, chosen, ranks(after), tuple(fragment.fields))
-    statement = store._plans.search(search)
+    search = SearchShape(fragment, asked.shape, chosen, ranks(after), tuple(fragment.fields))
+    statement = store._statements.search(search)
     constants = {f"p{i}": value for i, value in enumerate(asked.constants)}
     given = constants | values_named(after, search) | {"limit": 10}
     rows = await admin.fetch(f"EXPLAIN {statement.text}", *statement.arguments(given))
@@ -359,7 +360,7 @@ async def test_hostile_constants_stay_constants(
             )
         )
         assert [r.id for r in await found(store, fragment, filter_)] == [f"{i:02}"]
-    assert store._plans.search.cache_info().currsize < len(HOSTILE_TEXTS)
+    assert store._statements.search.cache_info().currsize < len(HOSTILE_TEXTS)
     await store.drop(fragment)
 
 
@@ -377,14 +378,14 @@ async def test_statements_do_not_grow_with_what_users_ask(
 ) -> None:
     for i in range(20):
         await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
-    before = store._plans.search.cache_info().currsize
+    before = store._statements.search.cache_info().currsize
     for i in range(300):
         await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
-    assert store._plans.search.cache_info().currsize == before
+    assert store._statements.search.cache_info().currsize == before
     for i in range(SEARCHES + 30):
         parts = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{i:b}"]
         await found(store, many, And(tuple(parts)))
-    assert store._plans.search.cache_info().currsize == SEARCHES
+    assert store._statements.search.cache_info().currsize == SEARCHES
     prepared = "SELECT count(*) FROM pg_prepared_statements"
     assert await store._searcher._pool.use(lambda c: c.fetchval(prepared)) <= 64
 
@@ -448,7 +449,7 @@ async def test_a_server_that_falls_silent_is_given_up(
     await store.open()
     pool = store._searcher._pool
     assert len(await found(store, many, eq("n", 1), deadline_s=5.0)) == 1
-    monkeypatch.setattr(searching, "_GRACE_S", 0.1)
+    monkeypatch.setattr(searcher, "_GRACE_S", 0.1)
     backend = await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()"))
     os.kill(backend, signal.SIGSTOP)
     try:

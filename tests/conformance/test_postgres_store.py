@@ -24,7 +24,7 @@ from mediator.model.operators import APPLICABLE, Operator, OperatorCall, Operato
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import SCALARS, FieldType
 from mediator.stores.port import (
-    REMEMBER_S,
+    RETENTION_S,
     Fragment,
     Read,
     Status,
@@ -443,7 +443,7 @@ async def test_reaping_takes_what_is_past_its_retention(
         await one(store, write(fragment, id_, WriteKind.CREATE, values={"n": 1}, remember="f"))
     gone = await one(store, write(fragment, "gone", WriteKind.DELETE))
     assert await store.reap(100) == 0
-    later_us = await store.time_us() + (REMEMBER_S + 60) * 1_000_000
+    later_us = await store.time_us() + (RETENTION_S + 60) * 1_000_000
     monkeypatch.setattr(store, "time_us", AsyncMock(return_value=later_us))
     # Two remembered operations, one tombstone; two at most in the first round.
     assert await store.reap(2) == 2
@@ -663,7 +663,7 @@ async def test_ordering_is_served_by_the_index(
     await store.prepare(fragment)
     calls = [write(fragment, f"{i}", WriteKind.CREATE, values={"n": i % 7}) for i in range(200)]
     await store.write(calls)
-    statement = store._plans.ordered(fragment, "n", ("n",), descending, 2)
+    statement = store._statements.ordered(fragment, "n", ("n",), descending, 2)
     arguments = statement.arguments({"after": "5", "value": 3, "limit": 10})
 
     async def explain(connection: Any) -> str:

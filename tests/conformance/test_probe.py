@@ -23,7 +23,7 @@ from mediator.stores.port import (
     Write,
     WriteResult,
 )
-from mediator.stores.probe import ProbeReport, Verdict, probe
+from mediator.stores.probe import CapabilityFinding, ProbeReport, probe
 from tests.conformance.model_store import ModelStore
 from tests.conformance.racy import RacyStore
 from tests.conformance.real_stores import STORES, opened
@@ -46,7 +46,7 @@ PATIENT_S = 120.0
 
 
 def _states(report: ProbeReport, capabilities: set[Capability]) -> set[str]:
-    return {report.verdicts[capability].state for capability in capabilities}
+    return {report.capabilities[capability].state for capability in capabilities}
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -59,7 +59,7 @@ async def test_real_stores_are_proven(kind: str, request: pytest.FixtureRequest)
     assert _states(report, FUNCTIONAL | IN_ORDER) == {"proven"}
     assert report.facts is not None
     declared = set(Capability) - FUNCTIONAL - IN_ORDER - OBSERVED
-    assert {report.verdicts[c].how for c in declared} == {"declared"}
+    assert {report.capabilities[c].how for c in declared} == {"declared"}
     assert _states(report, declared) == {"unknown"}
 
 
@@ -80,8 +80,8 @@ async def test_racy_store_is_refused(redis_config: SystemConfig) -> None:
         report = await probe(RacyStore(store), budget_s=PATIENT_S)
     assert not report.acceptable
     assert "not atomic" in report.reason
-    assert report.verdicts[Capability.CONDITIONAL_UPDATES].state == "refuted"
-    assert report.verdicts[Capability.POINT_LOOKUPS].state == "proven"
+    assert report.capabilities[Capability.CONDITIONAL_UPDATES].state == "refuted"
+    assert report.capabilities[Capability.POINT_LOOKUPS].state == "proven"
 
 
 FERRETDB_URL = os.environ.get("PORTOLAN_TEST_FERRETDB_URL", "")
@@ -166,7 +166,7 @@ async def test_connection_lost_on_the_way_is_unknown(error: type[Exception]) -> 
 
     report = await probe(Failing())
     assert "refuted" not in _states(report, FUNCTIONAL | IN_ORDER)
-    assert report.verdicts[Capability.LINEARIZABLE].state == "unknown"
+    assert report.capabilities[Capability.LINEARIZABLE].state == "unknown"
     assert report.inexact == frozenset()
 
 
@@ -178,7 +178,7 @@ async def test_used_up_budget_is_unknown() -> None:
 
     report = await probe(Stuck(), budget_s=0.05)
     assert _states(report, FUNCTIONAL | IN_ORDER) == {"unknown"}
-    assert "budget" in report.verdicts[Capability.SCANS].detail
+    assert "budget" in report.capabilities[Capability.SCANS].detail
 
 
 class _Told(ModelStore):
@@ -204,15 +204,15 @@ class _Told(ModelStore):
 async def test_durability_and_replication_are_observed(
     durability_s: float | None, replicas: int | None, expected: tuple[str, str]
 ) -> None:
-    verdicts = (await probe(_Told(durability_s, replicas))).verdicts
+    verdicts = (await probe(_Told(durability_s, replicas))).capabilities
     observed = verdicts[Capability.DURABILITY], verdicts[Capability.REPLICATION]
     assert tuple(verdict.state for verdict in observed) == expected
     assert {verdict.how for verdict in observed} == {"observed"}
 
 
 async def test_durability_names_its_figure() -> None:
-    verdict = (await probe(_Told(0.25, None))).verdicts[Capability.DURABILITY]
-    assert verdict == Verdict(
+    verdict = (await probe(_Told(0.25, None))).capabilities[Capability.DURABILITY]
+    assert verdict == CapabilityFinding(
         "proven", "observed", "a crash may lose 0.25 s of acknowledged writes"
     )
 
@@ -258,6 +258,6 @@ def _shortened(record: Record | None) -> Record | None:
 
 async def test_a_store_that_tells_of_no_changes_is_refused() -> None:
     report = await probe(ModelStore(), budget_s=PATIENT_S)
-    assert report.verdicts[Capability.CONDITIONAL_UPDATES].state == "proven"
+    assert report.capabilities[Capability.CONDITIONAL_UPDATES].state == "proven"
     assert not report.acceptable
     assert "changes" in report.reason

@@ -26,14 +26,14 @@ from mediator.model.filters import (
 from mediator.model.query import OrderBy
 from mediator.stores.port import (
     Access,
-    Find,
     Queryable,
+    SearchRequest,
     StoreRefused,
     StoreTooCostly,
     SystemConfig,
 )
 from mediator.stores.redis import RedisStore
-from mediator.stores.redis.paging import MOST_INTERVALS
+from mediator.stores.redis.search.listing import MOST_INTERVALS
 from tests.conformance.drawn_queries import (
     FILTERS,
     INDEXED,
@@ -159,9 +159,9 @@ async def test_texts_are_only_texts(population: Population, text: str) -> None:
 async def test_a_search_that_was_not_offered_is_refused(population: Population) -> None:
     fragment = population.fragment
     for find in (
-        Find(fragment, K_IS_1, (), 10),
-        Find(fragment, N_FROM_1, (OrderBy(("s",)),), 10),
-        Find(fragment, Compare(Comparison.EQ, ("s",), "\ud800"), (), 10),
+        SearchRequest(fragment, K_IS_1, (), 10),
+        SearchRequest(fragment, N_FROM_1, (OrderBy(("s",)),), 10),
+        SearchRequest(fragment, Compare(Comparison.EQ, ("s",), "\ud800"), (), 10),
     ):
         with pytest.raises(StoreRefused):
             await population.store.find(find)
@@ -169,12 +169,14 @@ async def test_a_search_that_was_not_offered_is_refused(population: Population) 
 
 async def test_a_search_without_time_is_too_costly(population: Population) -> None:
     with pytest.raises(StoreTooCostly):
-        await population.store.find(Find(population.fragment, None, (), 10, deadline_s=0.0))
+        await population.store.find(
+            SearchRequest(population.fragment, None, (), 10, deadline_s=0.0)
+        )
 
 
 async def test_fields_are_brought_as_asked_for(population: Population) -> None:
     for filter_ in (N_FROM_1, ID_IS_A, None):
-        find = Find(population.fragment, filter_, (), 5, fields=("tags", "n"))
+        find = SearchRequest(population.fragment, filter_, (), 5, fields=("tags", "n"))
         page = await population.store.find(find)
         assert page.records
         for record in page.records:

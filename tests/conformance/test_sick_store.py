@@ -1,4 +1,4 @@
-"""The store that is inconsistent on purpose: its sheet's oracles, and what the suite says of it."""
+"""The store that is stale on purpose: its worked examples, and what the suite says of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mediator.base.clock import SystemClock
 from mediator.schema.annotations import Capability
-from mediator.stores.conformance import Judgement, Report, run
+from mediator.stores.conformance import CheckStatus, Report, run
 from mediator.stores.probe import probe
 from mediator.stores.sick import Constant, PerServer, Replicas, SickStore, Uniform, Windows
 from tests.conformance.virtual_time import HandClock
@@ -27,7 +27,7 @@ def store(windows: Windows, clock: HandClock) -> SickStore:
     return SickStore(Replicas(("A", "B"), windows, clock), clock)
 
 
-# The worked examples of papers/sickstore.md, section 4.
+# The worked examples of docs/papers/sickstore.md, section 4.
 
 
 @pytest.mark.parametrize(("server", "from_"), [("A", 5), ("C", 6), ("B", 7)])
@@ -180,31 +180,31 @@ SEEN_BY_READS = (
 LONG_S = 1e6
 
 
-def judged(report: Report, names: Sequence[str]) -> set[Judgement]:
-    found = {it.check.name: it.judgement for it in report.findings}
+def judged(report: Report, names: Sequence[str]) -> set[CheckStatus]:
+    found = {it.check.name: it.status for it in report.findings}
     return {found[name] for name in names}
 
 
 async def test_without_windows_it_conforms() -> None:
     clock = SystemClock()
     report = await run(SickStore(Replicas(("A",), Constant(0), clock), clock))
-    assert report.conforms, report.having(Judgement.FAILED)
+    assert report.conforms, report.having(CheckStatus.FAILED)
 
 
 async def test_with_windows_the_suite_says_that_reads_are_what_is_wrong() -> None:
     report = await run(store(Constant(LONG_S), HandClock()))
-    assert judged(report, TOLD_BY_WRITES) == {Judgement.PASSED}
-    assert judged(report, SEEN_BY_READS) == {Judgement.FAILED}
+    assert judged(report, TOLD_BY_WRITES) == {CheckStatus.PASSED}
+    assert judged(report, SEEN_BY_READS) == {CheckStatus.FAILED}
 
 
 async def test_a_server_without_a_window_conforms_beside_one_that_has_one() -> None:
     sick = store(PerServer({"B": LONG_S}), HandClock())
-    assert judged(await run(sick), SEEN_BY_READS) == {Judgement.PASSED}
-    assert judged(await run(sick.at("B")), SEEN_BY_READS) == {Judgement.FAILED}
+    assert judged(await run(sick), SEEN_BY_READS) == {CheckStatus.PASSED}
+    assert judged(await run(sick.at("B")), SEEN_BY_READS) == {CheckStatus.FAILED}
 
 
 @pytest.mark.parametrize(("window_s", "state"), [(0.0, "proven"), (0.0025, "refuted")])
 async def test_the_probe_of_capabilities_sees_through_it(window_s: float, state: str) -> None:
     """Each look at the clock takes 1 ms: what was written last is not seen by the next few."""
     report = await probe(store(Constant(window_s), HandClock(0.001)), budget_s=60.0)
-    assert report.verdicts[Capability.LINEARIZABLE].state == state
+    assert report.capabilities[Capability.LINEARIZABLE].state == state

@@ -52,7 +52,7 @@ class Load:
     broken: list[Answer] = field(default_factory=list)
     faults_are_over: bool = False
     numbers: count[int] = field(default_factory=lambda: count(1))
-    _intents: dict[int, asyncio.Event] = field(default_factory=dict)
+    _marks: dict[int, asyncio.Event] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for class_name in CLASSES:
@@ -72,9 +72,9 @@ class Load:
     def count(self, outcome: str, number: int = 1) -> None:
         """Count operations that are over."""
         self.outcomes[outcome] += number
-        for size, intent in self._intents.items():
+        for size, mark in self._marks.items():
             if self.outcomes.total() >= size:
-                intent.set()
+                mark.set()
 
     def unless_broken(self, answer: Answer) -> Answer | None:
         """Return an answer; write down one of an error of the service's own, and return nothing."""
@@ -85,7 +85,7 @@ class Load:
 
     async def reach(self, size: int) -> None:
         """Wait until so many operations are over."""
-        await self._intents.setdefault(size, asyncio.Event()).wait()
+        await self._marks.setdefault(size, asyncio.Event()).wait()
 
     async def begin(self) -> None:
         """Make all objects."""

@@ -27,11 +27,11 @@ KILLS = 2
 SAMPLES_BETWEEN_KILLS = 150
 SAMPLES_BETWEEN_CUTS = 60
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
-PRIMARY = {"prefer": "consistency=primary"}
+BOUNDED = {"prefer": "consistency=bounded"}
 STRONG = {"prefer": "consistency=strong"}
 SCHEMA: dict[str, Any] = {
     "mode": "microbatched",
-    "primary": {"system": "postgres", "staleness_s": BOUND_S},
+    "materialised_view": {"system": "postgres", "staleness_s": BOUND_S},
     "classes": {
         "articles": {
             "fields": {
@@ -75,17 +75,17 @@ class Load:
                 self.refused.add(replica)
 
     async def sample(self) -> None:
-        """Read until the end, and hold what the primary answers against what it says."""
+        """Read until the end, and hold what the view answers against what it says."""
         while not self.ended:
             id_ = f"a{self._chance.randrange(OBJECTS)}"
             asked_at = time.monotonic()
-            answer = await self._send("GET", f"articles/{id_}", None, PRIMARY)
+            answer = await self._send("GET", f"articles/{id_}", None, BOUNDED)
             if answer is not None and "portolan-staleness" in answer.headers:
                 self._check(id_, answer, asked_at)
                 self.samples += 1
 
     async def check_equal(self) -> None:
-        """See that the primary has what the systems have, and that it is all there."""
+        """See that the view has what the systems have, and that it is all there."""
         for number in range(OBJECTS):
             id_ = f"a{number}"
             strong = await self._send("GET", f"articles/{id_}", None, STRONG)
@@ -94,7 +94,7 @@ class Load:
                 assert strong.json()[field] >= len(self._acknowledged.get((id_, field), ()))
 
             async def is_equal(id_: str = id_, strong: Answer = strong) -> bool:
-                copy = await self._send("GET", f"articles/{id_}", None, PRIMARY)
+                copy = await self._send("GET", f"articles/{id_}", None, BOUNDED)
                 fresh = copy is not None and "portolan-staleness" in copy.headers
                 return copy is not None and fresh and copy.json() == strong.json()
 

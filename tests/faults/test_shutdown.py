@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from app.service.interruption import NotClosed, closing
-from mediator.base.ending import ended_within
+from mediator.base.cancellation import ended_within
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied

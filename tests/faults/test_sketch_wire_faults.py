@@ -11,10 +11,10 @@ from redis.asyncio.connection import parse_url
 
 from mediator.stores.port import SystemConfig
 from sketch.filter.bloom import FilterShape
-from sketch.protocol.port import Part, SketchLimits, SketchUnavailable
+from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable
 from sketch.redis.server import RedisSketch
 
-PART = Part("press", "articles")
+PARTITION = Partition("press", "articles")
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -104,7 +104,7 @@ async def test_a_server_that_misbehaves_is_unavailable(behaviour: Behaviour) -> 
     async with behaving([behaviour], timeout_s=0.5) as sketch:
         for _ in range(2):
             with pytest.raises(SketchUnavailable):
-                await sketch.begin(PART, ["articles/a#main"], "token")
+                await sketch.begin(PARTITION, ["articles/a#main"], "token")
 
 
 async def test_calls_go_on_over_another_connection(redis_config: SystemConfig) -> None:
@@ -113,9 +113,9 @@ async def test_calls_go_on_over_another_connection(redis_config: SystemConfig) -
         async with behaving(servers) as sketch:
             for number in range(4):
                 token = f"wire-{cut_after}-{number}"
-                await _or_again(partial(sketch.begin, PART, ["articles/a#main"], token))
-                await _or_again(partial(sketch.end, PART, token, {}))
-            assert await sketch.orphans([PART], 10) == []
+                await _or_again(partial(sketch.begin, PARTITION, ["articles/a#main"], token))
+                await _or_again(partial(sketch.end, PARTITION, token, {}))
+            assert await sketch.orphans([PARTITION], 10) == []
 
 
 async def _or_again(call: Callable[[], Awaitable[object]]) -> None:
@@ -130,12 +130,12 @@ async def test_whoever_asks_waits_for_what_was_posted(redis_config: SystemConfig
     name = f"test:{uuid4().hex}"
     sketch = RedisSketch(redis_config.url, SketchLimits(), FilterShape(bits=8192), name, 5.0)
     try:
-        await sketch.create(PART)
+        await sketch.create(PARTITION)
         for number in range(50):
-            posted = asyncio.create_task(sketch.begin(PART, [f"k{number}"], f"t{number}"))
+            posted = asyncio.create_task(sketch.begin(PARTITION, [f"k{number}"], f"t{number}"))
             await asyncio.sleep(0)
             # This one is sent when the first is answered: not before those who took their turn.
-            later = sketch.begin(PART, [f"l{number}"], f"u{number}")
-            await asyncio.gather(posted, sketch.create(PART), later, sketch.snapshot([]))
+            later = sketch.begin(PARTITION, [f"l{number}"], f"u{number}")
+            await asyncio.gather(posted, sketch.create(PARTITION), later, sketch.snapshot([]))
     finally:
         await sketch.close()

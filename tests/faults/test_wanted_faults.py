@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from sketch.filter.bloom import FilterShape
-from sketch.protocol.port import Part, SketchLimits
+from sketch.protocol.port import Partition, SketchLimits
 from sketch.redis import contention as redis_wanted
 from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.faults.redis_server import Server, running
 
-PART = Part("news", "articles")
+PARTITION = Partition("news", "articles")
 KEY = "articles/1#text"
 SHORT = SketchLimits(longest_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
 
@@ -26,8 +26,8 @@ class Listener:
         self.sketch = sketch
         self.told = False
 
-    async def tell(self, part: Part, key: str) -> None:
-        assert (part, key) == (PART, KEY)
+    async def tell(self, partition: Partition, key: str) -> None:
+        assert (partition, key) == (PARTITION, KEY)
         self.told = True
 
     async def hears(self) -> None:
@@ -35,9 +35,9 @@ class Listener:
         self.told = False
 
         async def heard() -> bool:
-            await self.sketch.begin(PART, [KEY], "t")
-            await self.sketch.report_read(PART, [KEY], 0.1)
-            await self.sketch.end(PART, "t", {})
+            await self.sketch.begin(PARTITION, [KEY], "t")
+            await self.sketch.report_read(PARTITION, [KEY], 0.1)
+            await self.sketch.end(PARTITION, "t", {})
             return self.told
 
         await eventually(heard)

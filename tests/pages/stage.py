@@ -67,13 +67,13 @@ class Stage:
             made = [{"id": id_, **values} for id_, values in members.items()]
             await self._got(self.data.post(f"{self.database}/{class_name}", json=made))
 
-    async def greet(self) -> None:
+    async def heartbeat(self) -> None:
         """Say that there is a worker."""
-        await CatalogueWorkers(self.catalogue).greet("test", None)
+        await CatalogueWorkers(self.catalogue).heartbeat("test", None)
 
     async def submit(self) -> str:
         """Submit a job; return the id of its run."""
-        await self.greet()
+        await self.heartbeat()
         spec = {"records": {"class": "articles"}, "field": "title"}
         job = {"kind": "example.count", "spec": spec}
         run: str = (await self._got(self.data.post(f"{self.database}/jobs", json=job)))["id"]
@@ -85,9 +85,9 @@ class Stage:
         assert taken is not None
         return taken
 
-    async def beat(self, taken: TakenRun, **progress: Any) -> None:
-        """Say how far a run is."""
-        await RunQueue(self.catalogue).beat(taken, "running", progress, 60)
+    async def report(self, taken: TakenRun, **progress: Any) -> None:
+        """Report the progress of a run."""
+        await RunQueue(self.catalogue).heartbeat(taken, "running", progress, 60)
 
     async def end(self, taken: TakenRun, state: Any, **ending: Any) -> None:
         """End a run; one that is done has a result of two rows, one of them hostile."""

@@ -208,7 +208,7 @@ async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None
     await page.goto("/jobs")
     await page.locator(f'a[href$="{run}"]').click()
     count = {"name": "count", "state": "running", "done": 3, "total": 9, "rows": 7, "seconds": 1.5}
-    await stage.beat(taken, stages=[count], counters={"pairs": 4}, elapsed_s=2.0, eta_s=4.0)
+    await stage.report(taken, stages=[count], counters={"pairs": 4}, elapsed_s=2.0, eta_s=4.0)
     stages = page.get_by_role("region", name="Stages")
     await expect(stages.get_by_role("progressbar")).to_have_attribute("value", "3")
     await expect(page.locator("#run")).to_contain_text("about 4 s to go")
@@ -222,7 +222,7 @@ async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None
 
 
 async def test_a_job_is_foretold_and_then_started(page: Page, stage: Stage) -> None:
-    await stage.greet()
+    await stage.heartbeat()
     await page.goto("/jobs")
     typed = page.get_by_role("textbox", name="Job (JSON)")
     await page.get_by_role("combobox", name="Kind").select_option("linkage.open")

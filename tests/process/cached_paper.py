@@ -15,7 +15,7 @@ from app.coherence.caches import Caches
 from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
 from sketch.filter.bloom import FilterShape
-from sketch.protocol.port import Part, SketchLimits
+from sketch.protocol.port import Partition, SketchLimits
 from sketch.protocol.wire import ClientFilter, decode
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
@@ -40,8 +40,8 @@ class Paper:
     namespace: str
 
     @property
-    def part(self) -> Part:
-        return Part(self.database, "articles")
+    def partition(self) -> Partition:
+        return Partition(self.database, "articles")
 
     async def put(self, id_: str, **values: Any) -> httpx.Response:
         answer = await self.http.put(f"articles/{id_}", json={"title": "One", **values})
@@ -90,7 +90,7 @@ async def paper_on(
     async with service(configs, catalogue_url, guard=caches.guard) as running:
         if beside is None:
             await running.favour()
-        caches.start(running.mediator.settlement, lambda: running.mediator.data.model)
+        caches.start(running.mediator.orphan_resolver, lambda: running.mediator.data.model)
         fields = {
             "title": field_on("postgres"),
             "hits": field_on("redis", "integer", default=0, group="hits"),
@@ -104,7 +104,7 @@ async def paper_on(
         database = beside.database if beside else unique("db")
         if url != NOWHERE and beside is None:
             for name in classes:  # before anybody asks for orphans of classes that are there
-                await sketch.create(Part(database, name))
+                await sketch.create(Partition(database, name))
         if beside is None:
             await running.mediator.control.set_schema(database, {"classes": classes})
         mediator, options = running.mediator, DataOptions(b"k" * 32)

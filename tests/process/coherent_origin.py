@@ -22,7 +22,7 @@ import uvicorn
 from app.service.serving import KEPT_S
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Grant, Part, SketchLimits, Snapshot
+from sketch.protocol.port import Grant, Partition, SketchLimits, Snapshot
 
 GROUPS: dict[str, dict[str, list[str]]] = {
     "articles": {"main": ["text", "title"], "hits": ["hits"]},
@@ -233,11 +233,11 @@ class Origin:
     async def _filter(self, exchange: Exchange) -> Reply:
         if self.filter_status != 200:
             return problem(self.filter_status, "unavailable")
-        parts = [Part("news", name) for name in self.groups]
+        partitions = [Partition("news", name) for name in self.groups]
         if self.fresh:
-            for part in parts:
-                await self.sketch.create(part)
-        snapshot = await self.sketch.snapshot(parts)
+            for partition in partitions:
+                await self.sketch.create(partition)
+        snapshot = await self.sketch.snapshot(partitions)
         tag = f'"{snapshot.incarnation}-{snapshot.generation}-{len(json.dumps(self.groups))}"'
         headers = {
             "cache-control": "no-store",
@@ -258,14 +258,14 @@ class Origin:
         asked = dict(parse_qsl(exchange.path.partition("?")[2]))
         fields = set(asked["fields"].split(",")) if "fields" in asked else None
         keys = self._keys(class_name, id_, fields)
-        part = Part("news", class_name)
+        partition = Partition("news", class_name)
         if self.fresh:
-            await self.sketch.create(part)
+            await self.sketch.create(partition)
         if is_dated := "max_age" in asked and self.dates and self.visibility == "public":
             grant = Grant(self.date_us(), int(asked["max_age"]) * 1_000_000)
             await self._pass("dated", exchange)
         else:
-            grant = await self.sketch.report_read(part, keys, self.ttl_s)
+            grant = await self.sketch.report_read(partition, keys, self.ttl_s)
         value = self.objects.get((class_name, id_))
         told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, 0)}" for key in keys)
         headers = {"vary": "Prefer", "cache-status": "Portolan; fwd=miss"}
@@ -324,15 +324,15 @@ class Origin:
             return problem(404, "not-found")
         touched = set(value) if exchange.method == "PATCH" else None
         keys = self._keys(class_name, id_, touched)
-        part = Part("news", class_name)
+        partition = Partition("news", class_name)
         self._tokens += 1
         token = str(self._tokens)
-        await self.sketch.begin(part, keys, token)
+        await self.sketch.begin(partition, keys, token)
         await self._pass("read", exchange)
         self._store(exchange.method, class_name, id_, value)
         for key in keys:
             self.versions[key] = self.versions.get(key, 0) + 1
-        await self.sketch.end(part, token, {})
+        await self.sketch.end(partition, token, {})
         headers = {"cache-control": "no-store", "portolan-position": f"p{token}"}
         if exchange.method == "DELETE":
             return Reply(204, b"", headers)

@@ -27,7 +27,7 @@ __all__ = ["Replica", "World", "documented", "opened_world"]
 LAYOUT = {
     "version": 1,
     "generation": "1",
-    "primary": None,
+    "view": None,
     "groups": {"main": {"system": "redis", "fields": ["title"]}},
     "order": ["main"],
 }

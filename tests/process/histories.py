@@ -12,7 +12,7 @@ from typing import Any
 from mediator.base.errors import Locked, PreconditionFailed, TransactionAborted
 from mediator.model.operations import Condition, Update
 from mediator.transactions.log import State
-from mediator.transactions.model import Seen, Transaction
+from mediator.transactions.model import ReadSetEntry, Transaction
 from tests.process.mortal import FATE, Fate, Killed
 from tests.process.serializability import Deed, Item
 from tests.process.service import Service, field_on, unique
@@ -151,7 +151,7 @@ class History:
         for class_name, id_ in some:
             outcome = await self.mediator.get(self.database, class_name, id_)
             reads |= _items(class_name, id_, outcome.versions)
-            seen.append(Seen(class_name, id_, outcome.versions))
+            seen.append(ReadSetEntry(class_name, id_, outcome.versions))
         written = self.draw.sample(some, self.draw.randrange(len(some) + 1))
         if self.draw.random() < 0.3:
             written.append(self.draw.choice([o for o in self.objects if o not in some]))

@@ -11,16 +11,16 @@ from mediator.catalogue.workers import CatalogueWorkers
 
 __all__ = ["idle_worker"]
 
-_GREETS_S = 5.0
+_HEARTBEAT_S = 5.0
 """Often enough for the minute after which it is taken for gone, however slow the tests are."""
 
 
 @asynccontextmanager
 async def idle_worker(workers: CatalogueWorkers) -> AsyncIterator[None]:
     """Let a worker be seen while the block runs."""
-    greet = partial(workers.greet, "test", None)
-    await greet()
-    watch = Scheduler([PeriodicTask("greeting", _GREETS_S, greet)])
+    heartbeat = partial(workers.heartbeat, "test", None)
+    await heartbeat()
+    watch = Scheduler([PeriodicTask("heartbeat", _HEARTBEAT_S, heartbeat)])
     watch.start()
     try:
         yield

@@ -28,18 +28,18 @@ from mediator.model.operations import (
     Operation,
     Outcome,
     Put,
-    Revise,
+    ReadModifyWrite,
     Update,
     WriteOperation,
 )
 from mediator.model.order import Top, beyond, position_of, sort_key
 from mediator.model.query import Query
-from mediator.operations.if_match import asked_for, check_if_match
+from mediator.operations.if_match import check_if_match, narrow_to_creation
 from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.execution import Answer, Item
 from mediator.query.planner import Plan
 from mediator.routing.fragments import resource_groups
-from mediator.routing.freshness import ANY, Wish
+from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP, MISSING, ClassSchema, MissingType, Schema
 from mediator.schema.types import Values
@@ -94,7 +94,7 @@ class MemoryPlane:
             raise AdvisoryOnly("The database only gives advice.")
         return found.classes[class_name]
 
-    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         self._fail()
         route = self.model.databases[operation.database].classes[operation.class_name]
         stored = self._of(operation).get(operation.id)
@@ -126,7 +126,9 @@ class MemoryPlane:
             raise IdempotencyReused("The Idempotency-Key was used with another request before.")
         return replace(outcome, replayed=True)
 
-    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
+    async def query(
+        self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
+    ) -> Answer:
         self._fail()
         route = self.model.databases[query.database].classes[query.class_name]
         objects = self.objects.get((query.database, query.class_name), {})
@@ -188,7 +190,7 @@ class MemoryPlane:
     def _apply(self, operation: WriteOperation) -> Outcome:
         route = self.model.databases[operation.database].classes[operation.class_name]
         check_if_match(route, operation)
-        wanted = asked_for(route, operation)
+        wanted = narrow_to_creation(route, operation)
         stored = self._of(operation).get(operation.id)
         try:
             self._check(wanted, stored)
@@ -202,7 +204,7 @@ class MemoryPlane:
             case Delete():
                 del self._of(operation)[operation.id]
                 return Outcome(operation.id, None, {g: next(self._clock) for g in route.groups})
-            case Update() | Revise():
+            case Update() | ReadModifyWrite():
                 assert stored is not None
                 values, changed = self._updated(route, wanted, stored)
                 touched = {route.group_of[name] for name in changed}
@@ -219,7 +221,7 @@ class MemoryPlane:
             raise PreconditionFailed("It exists.")
         if stored is None and (condition.present or condition.versions):
             raise PreconditionFailed("It does not exist.")
-        if stored is None and isinstance(operation, Update | Revise | Delete):
+        if stored is None and isinstance(operation, Update | ReadModifyWrite | Delete):
             raise NotFound("It does not exist.")
         if stored is not None and isinstance(operation, Create):
             raise AlreadyExists("It exists.")
@@ -231,10 +233,10 @@ class MemoryPlane:
             raise PreconditionFailed("It was changed meanwhile.")
 
     def _updated(
-        self, route: ClassRoute, operation: Update | Revise, stored: Stored
+        self, route: ClassRoute, operation: Update | ReadModifyWrite, stored: Stored
     ) -> tuple[Values, set[str]]:
         values = dict(stored.values)
-        if isinstance(operation, Revise):
+        if isinstance(operation, ReadModifyWrite):
             before = route.codec.encode(values)
             after = operation.compute(before)
             return route.codec.decode_fields(after), {*before, *after}

@@ -10,35 +10,45 @@ import numpy as np
 import numpy.typing as npt
 from redis.asyncio import Redis
 
+from redis_connection.scripts import Script
 from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Part, PurgeQueue, ServerSketch, SketchLimits, Snapshot
+from sketch.protocol.port import Partition, PurgeQueue, ServerSketch, SketchLimits, Snapshot
 from sketch.protocol.states import Inspectable
 from sketch.redis.server import RedisSketch
 
-__all__ = ["PART", "RedisWorld", "Way", "World", "bits_of", "has", "memory_world", "redis_world"]
+__all__ = [
+    "PARTITION",
+    "RedisWorld",
+    "Way",
+    "World",
+    "bits_of",
+    "has",
+    "memory_world",
+    "redis_world",
+]
 
-PART = Part("news", "articles")
+PARTITION = Partition("news", "articles")
 START_US = 1_700_000_000_000_000
 SHAPE = FilterShape(bits=8192, hashes=4, seed=7)
 
 
-Way: TypeAlias = Literal["both", "longer", "quick"]
-"""Which ways the script takes: with ``quick``, what would go the longer way is refused."""
+Way: TypeAlias = Literal["both", "general", "fast"]
+"""Which ways the script takes: with ``fast``, what would take the general path is refused."""
 
 _REPLACED: Final[dict[Way, list[tuple[str, str]]]] = {
     "both": [],
-    "longer": [("while ARGV[at] and lived == life do", "while false do")],
-    "quick": [("expire(ARGV[4])\n", "assert(false)\n")],
+    "general": [("while ARGV[at] and known_run == run_id do", "while false do")],
+    "fast": [("expire(ARGV[4])\n", "assert(false)\n")],
 }
 
 
 class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
     """What both implementations offer."""
 
-    async def create(self, part: Part) -> None: ...
-    async def expire(self, part: Part, most: int = 1_000) -> int: ...
+    async def create(self, partition: Partition) -> None: ...
+    async def expire(self, partition: Partition, most: int = 1_000) -> int: ...
 
 
 class World:
@@ -67,15 +77,15 @@ class World:
         """
         raise NotImplementedError
 
-    async def leaks(self, part: Part = PART) -> list[int]:
+    async def leaks(self, partition: Partition = PARTITION) -> list[int]:
         """Return positions whose counts are not the number of keys in the filter that have them."""
         raise NotImplementedError
 
-    async def snapshot(self, part: Part = PART) -> Snapshot:
-        """Return the filter of a part, once all that has expired has left it."""
-        while await self.sketch.expire(part):
+    async def snapshot(self, partition: Partition = PARTITION) -> Snapshot:
+        """Return the filter of a partition, once all that has expired has left it."""
+        while await self.sketch.expire(partition):
             pass
-        return await self.sketch.snapshot([part])
+        return await self.sketch.snapshot([partition])
 
     async def close(self) -> None:
         """Leave nothing behind."""
@@ -92,9 +102,9 @@ class _MemoryWorld(World):
         self.sketch = MemorySketch(self.limits, self._shape, lambda: self.now_us)
         return False
 
-    async def leaks(self, part: Part = PART) -> list[int]:
+    async def leaks(self, partition: Partition = PARTITION) -> list[int]:
         assert isinstance(self.sketch, MemorySketch)
-        it = self.sketch._part(part).filter
+        it = self.sketch._partition(partition).filter
         return _leaks(it._members, it._counts, self._shape)
 
 
@@ -108,12 +118,12 @@ class _ClockedSketch(RedisSketch):
         self._way = way
         super().__init__(redis, limits, shape, namespace, timeout_s=30.0)
 
-    def _script(self) -> str:
-        script, clock = super()._script(), f"call('HMGET', '{self._clock}', 's', 'us')"
+    def _script(self) -> Script:
+        script, clock = super()._script().text, f"call('HMGET', '{self._clock}', 's', 'us')"
         for was, is_ in (("call('TIME')", clock), *_REPLACED[self._way]):
             assert script.count(was) == 1
             script = script.replace(was, is_)
-        return script
+        return Script(script)
 
 
 class RedisWorld(World):
@@ -134,7 +144,7 @@ class RedisWorld(World):
             if everything:
                 await self._redis.delete(key)
             elif key.endswith(b":meta"):
-                await self._redis.hset(key.decode(), "life", "another server's")
+                await self._redis.hset(key.decode(), "run_id", "another server's")
         return not everything
 
     async def close(self) -> None:
@@ -148,9 +158,9 @@ class RedisWorld(World):
         """Return another sketch on the same keys, as a replica of other settings would."""
         return _ClockedSketch(self._redis, limits, shape, self._namespace, way)
 
-    async def contents(self, part: Part = PART) -> dict[str, Any]:
-        """Return what is kept of a part, but for what names of its own are made up for."""
-        tag = f"{{{self._namespace}:{part.database}/{part.class_name}}}:"
+    async def contents(self, partition: Partition = PARTITION) -> dict[str, Any]:
+        """Return what is kept of a partition, but for what names of its own are made up for."""
+        tag = f"{{{self._namespace}:{partition.database}/{partition.class_name}}}:"
         redis: Any = self._redis
         kept: dict[str, Any] = {}
         for key in await self._keys():
@@ -172,8 +182,8 @@ class RedisWorld(World):
         """Let the server forget every script."""
         await self._redis.script_flush()
 
-    async def leaks(self, part: Part = PART) -> list[int]:
-        tag = f"{{{self._namespace}:{part.database}/{part.class_name}}}"
+    async def leaks(self, partition: Partition = PARTITION) -> list[int]:
+        tag = f"{{{self._namespace}:{partition.database}/{partition.class_name}}}"
         redis: Any = self._redis
         members: list[bytes] = await redis.hkeys(f"{tag}:members")
         packed: bytes = await redis.get(f"{tag}:counts") or b""

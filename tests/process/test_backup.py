@@ -37,7 +37,7 @@ from mediator.data_plane.walking import pages
 from mediator.model.guard import guard_key
 from mediator.model.operations import Delete, Outcome, Put
 from mediator.stores.port import SystemConfig, Write, WriteKind
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from tests.faults.conditions import eventually
 from tests.process.service import (
     Service,
@@ -479,9 +479,9 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     tmp_path: Path,
 ) -> None:
     own = await installation(guard=caches.guard, coordination_url=redis_config.url)
-    caches.start(own.mediator.settlement, lambda: own.mediator.data.model)
+    caches.start(own.mediator.orphan_resolver, lambda: own.mediator.data.model)
     database = await own.put_schema({"things": SPREAD})
-    part = Part(database, "things")
+    part = Partition(database, "things")
     await caches.sketch.create(part)
     await put(own, database, "kept", title="first")
     await back_up(own, tmp_path / "b", database)

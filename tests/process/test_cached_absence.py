@@ -14,7 +14,7 @@ import pytest
 from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, NotFound, Source
-from sketch.protocol.port import Grant, Part
+from sketch.protocol.port import Grant, Partition
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import Paper, paper_on
 from tests.process.service import unique
@@ -158,7 +158,7 @@ async def test_without_the_beginning_of_a_creation_its_readers_would_miss_it(
 async def test_without_the_report_of_an_absence_its_creation_would_be_missed(
     paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unreported(_: Part, keys: Sequence[str], ttl_s: float) -> Grant:
+    async def unreported(_: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
         now_us = (await paper.filter()).time_us
         return Grant(now_us, round(ttl_s * 1_000_000), (None,) * len(keys))
 
@@ -172,9 +172,9 @@ async def test_a_creation_has_caches_forget_that_there_was_nothing(paper: Paper,
     keys = [f"articles/{id_}#{group}" for group in ("main", "hits")]
     await paper.get(id_)
     token = unique("token")
-    begun = await paper.caches.sketch.begin(paper.part, keys, token)
+    begun = await paper.caches.sketch.begin(paper.partition, keys, token)
     assert set(begun.held) == set(keys)
-    await paper.caches.sketch.end(paper.part, token, {})
+    await paper.caches.sketch.end(paper.partition, token, {})
 
 
 async def test_a_client_sees_a_creation_within_its_bound_and_its_own_at_once(
@@ -207,5 +207,5 @@ async def test_ids_that_do_not_exist_take_no_more_room_than_the_bound(
         answers = [await paper.get(unique("x")) for _ in range(15)]
         assert ["portolan-expires" in it.headers for it in answers] == [True] * 10 + [False] * 5
         assert {it.headers["cache-control"] for it in answers[10:]} == {"no-store"}
-        [state] = await paper.caches.sketch.states([paper.part])
+        [state] = await paper.caches.sketch.states([paper.partition])
         assert state.handed_out == 20

@@ -1,4 +1,4 @@
-"""Cacheable answers: what they say, and when they say nothing (COHERENCE.md)."""
+"""Cacheable answers: what they say, and when they say nothing (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -150,15 +150,15 @@ async def test_a_refused_write_leaves_no_mark(paper: Paper, id_: str) -> None:
 async def test_the_filter_is_told_whole_or_by_class_in_two_forms(paper: Paper, id_: str) -> None:
     whole = await paper.http.get("sketch")
     assert set(decode(whole.content).map) == {"articles", "notes", "secrets", "mortals"}
-    part = await paper.http.get("sketch?class=articles")
-    assert set(decode(part.content).map) == {"articles"}
+    single = await paper.http.get("sketch?class=articles")
+    assert set(decode(single.content).map) == {"articles"}
     json = await paper.http.get("sketch?class=articles", headers={"accept": "application/json"})
     assert json.json()["m"] == 116_800
-    assert json.headers["etag"] != part.headers["etag"]
-    tag = part.headers["etag"]
+    assert json.headers["etag"] != single.headers["etag"]
+    tag = single.headers["etag"]
     same = await paper.http.get("sketch?class=articles", headers={"if-none-match": tag})
     assert same.status_code == 304
-    assert int(same.headers["portolan-sketch-time"]) > decode(part.content).time_us
+    assert int(same.headers["portolan-sketch-time"]) > decode(single.content).time_us
     await paper.put(id_)
     await paper.get(id_)
     await paper.inc(id_)
@@ -197,7 +197,7 @@ async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
         assert (await paper.get(id_)).status_code == 404
         assert (await paper.http.get("sketch")).status_code == 503
         with pytest.raises(SketchUnavailable):
-            await paper.caches.sketch.report_read(paper.part, [f"articles/{id_}#main"], 1.0)
+            await paper.caches.sketch.report_read(paper.partition, [f"articles/{id_}#main"], 1.0)
 
 
 async def test_many_at_once_lose_nothing(paper: Paper) -> None:

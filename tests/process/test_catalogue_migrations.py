@@ -10,14 +10,13 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.schema import CreateSchema
 from typer.testing import CliRunner
 
 from app.cli import command_line
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.migrations.versions import r0001_tables
-from mediator.catalogue.revisions import CatalogueMismatch, Revisions, Standing
+from mediator.catalogue.revisions import CatalogueMismatch, Compatibility, Revisions
 from mediator.catalogue.tables import SCHEMA, databases, epoch, metadata
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -100,31 +99,18 @@ async def fill(catalogue: Catalogue) -> None:
 async def test_the_migrations_make_the_tables_of_the_code(catalogue: Catalogue) -> None:
     await catalogue.open()
     ask = partial(catalogue.revisions.differences, tables=metadata)
-    assert await catalogue.told(ask) == []
-    assert await catalogue.told(catalogue.revisions.current) == catalogue.revisions.newest
+    assert await catalogue.run_sync(ask) == []
+    assert await catalogue.run_sync(catalogue.revisions.current) == catalogue.revisions.newest
     assert await stored(catalogue) == (0, [])
 
 
-async def test_a_catalogue_without_revisions_is_adopted(catalogue: Catalogue) -> None:
-    first = r0001_tables.tables
+async def test_tables_of_something_else_are_refused(catalogue: Catalogue) -> None:
     async with catalogue.begin() as connection:
         await connection.execute(CreateSchema(SCHEMA))
-        await connection.run_sync(first.create_all)
-        await connection.execute(insert(epoch).values(only=1, epoch=7))
-        await connection.execute(insert(first.tables[f"{SCHEMA}.databases"]).values(**DOCUMENT))
-    await catalogue.open()
-    assert await catalogue.told(catalogue.revisions.standing) is Standing.LEVEL
-    assert await stored(catalogue) == (7, ["news"])
-
-
-async def test_tables_of_something_else_are_not_adopted(catalogue: Catalogue) -> None:
-    async with catalogue.begin() as connection:
-        await connection.execute(CreateSchema(SCHEMA))
-        await connection.run_sync(r0001_tables.tables.create_all)
-        await connection.execute(text(f"ALTER TABLE {SCHEMA}.runs DROP COLUMN attempt"))
-    with pytest.raises(CatalogueMismatch, match="1 differences"):
+        await connection.run_sync(metadata.tables[f"{SCHEMA}.runs"].create)
+    with pytest.raises(CatalogueMismatch, match="no revision of the catalogue has created"):
         await catalogue.open()
-    assert await catalogue.told(catalogue.revisions.current) is None
+    assert await catalogue.run_sync(catalogue.revisions.current) is None
 
 
 async def test_forward_and_back_keep_what_both_have(
@@ -139,14 +125,9 @@ async def test_forward_and_back_keep_what_both_have(
     await catalogue.migrate(partial(newer.downgrade, to=NEWEST))
     assert await columns(url) == before
     assert await stored(catalogue) == (7, ["news"])
+    compatibility = await catalogue.run_sync(catalogue.revisions.compatibility)
+    assert compatibility is Compatibility.CURRENT
     await opened(url)
-    await catalogue.migrate(partial(catalogue.revisions.downgrade, to="0001"))
-    assert {table for table, *_ in await columns(url)} == {
-        *(table.name for table in r0001_tables.tables.sorted_tables),
-        "alembic_version",
-    }
-    await opened(url)
-    assert (await columns(url), await stored(catalogue)) == (before, (7, ["news"]))
 
 
 async def test_older_code_runs_on_what_was_only_added(url: str, tmp_path: Path) -> None:
@@ -183,7 +164,7 @@ async def test_replicas_that_start_together_migrate_once(url: str, tmp_path: Pat
     connection = await asyncpg.connect(url)
     applied = await connection.fetch(f"SELECT revision FROM {SCHEMA}.revisions ORDER BY 1")
     await connection.close()
-    assert [row["revision"] for row in applied] == [f"{n:04}" for n in range(2, int(NEXT) + 1)]
+    assert [row["revision"] for row in applied] == [f"{n:04}" for n in range(1, int(NEXT) + 1)]
 
 
 KILLED = """
@@ -232,11 +213,10 @@ async def test_a_dry_run_prints_what_would_be_done(url: str, catalogue: Catalogu
     await connection.execute(statements)
     await connection.close()
     ask = partial(catalogue.revisions.differences, tables=metadata)
-    assert await catalogue.told(ask) == []
-    assert "DROP TABLE" in await command(url, "downgrade", "0001", "--sql")
-    assert await command(url, "current") == f"{NEWEST}  level\n"
-    assert await command(url, "downgrade", "0001") == "0001  behind\n"
-    assert await command(url, "upgrade") == f"{NEWEST}  level\n"
+    assert await catalogue.run_sync(ask) == []
+    assert await command(url, "current") == f"{NEWEST}  current\n"
+    assert await command(url, "downgrade", NEWEST) == f"{NEWEST}  current\n"
+    assert await command(url, "upgrade") == f"{NEWEST}  current\n"
     listed = (await command(url, "history")).splitlines()
     assert [line.split()[0] for line in listed] == [f"{n:04}" for n in range(1, int(NEXT))]
 

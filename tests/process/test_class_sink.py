@@ -13,7 +13,7 @@ import pytest
 
 from mediator.model.operations import Delete
 from spark_jobs.runner.job import Into
-from spark_jobs.runner.port import Desk, InputUnfit, RunCancelled
+from spark_jobs.runner.port import InputUnfit, RunCancelled, StageContext
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.sinks import classes
 from spark_jobs.sinks.classes import ClassSink
@@ -23,7 +23,7 @@ ROWS = 12
 
 
 class Counting:
-    """A desk that counts, and has enough after some rows."""
+    """A context that counts, and has enough after some rows."""
 
     def __init__(self, enough: int = ROWS + 1) -> None:
         self.counters: dict[str, int] = {}
@@ -51,10 +51,18 @@ class Target:
     def result(self, **columns: Sequence[Any]) -> None:
         pq.write_table(pa.table(cast("Any", columns)), self.directory / "part-0.parquet")
 
-    async def write(self, desk: Counting, class_name: str = "links", *id_: str) -> None:
-        into = Into(self.database, class_name, id_ or ("left", "right"))
+    async def write(self, context: Counting, class_name: str = "links", *id_: str) -> None:
+        into = Into.parse(
+            {
+                "class": class_name,
+                "database": self.database,
+                "id": [*(id_ or ("left", "right"))],
+            }
+        )
         files = ResultFiles(self.directory)
-        await asyncio.to_thread(self.sink.write, cast("Desk", desk), self.run, into, files)
+        await asyncio.to_thread(
+            self.sink.write, cast("StageContext", context), self.run, into, files
+        )
 
     async def values(self, id_: str) -> Mapping[str, Any] | None:
         return await self.running.values(self.database, "links", id_)
@@ -78,9 +86,9 @@ async def target(mediator: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 async def test_rows_become_objects(target: Target) -> None:
-    desk = Counting()
-    await target.write(desk)
-    assert desk.counters == {"written": ROWS}
+    context = Counting()
+    await target.write(context)
+    assert context.counters == {"written": ROWS}
     assert await target.values("l0,r0") == {"left": "l0", "hits": 7}
     assert await target.values("l3,r3") == {"left": "l3", "score": 1.5, "hits": 7}
 

@@ -9,11 +9,11 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from sketch.filter.bloom import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Part, SketchLimits, SketchUnavailable, Snapshot
+from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
 from sketch.protocol.times import lifetime_us
 from tests.process.sketches import has
 
-PART = Part("shop", "articles")
+PARTITION = Partition("shop", "articles")
 KEY = "articles/a#main"
 LIMITS = SketchLimits()
 
@@ -34,7 +34,7 @@ class World:
         self.clock = HandClock()
         self.set_us = 1_800_000_000_000_000
         self.sketch = MemorySketch(LIMITS, FilterShape(8_192, 4, 7), self._shown_us, fresh=False)
-        self.watch = ClockWatch(self.sketch, self._renew, lambda: [PART], self.clock)
+        self.watch = ClockWatch(self.sketch, self._renew, lambda: [PARTITION], self.clock)
         self.renewed = 0
         self.away = False
 
@@ -45,7 +45,7 @@ class World:
         if self.away:
             raise Unavailable("away", system="sketch")
         self.renewed += 1
-        await self.sketch.renew(Part(database, class_name))
+        await self.sketch.invalidate(Partition(database, class_name))
 
     async def pass_by(self, seconds: float, *, looks: int = 10) -> None:
         """Let time pass, with looks at the clock."""
@@ -55,27 +55,28 @@ class World:
 
     async def covers(self) -> bool:
         """Whether the filter makes a reader ask again for the key."""
-        return has(await self.sketch.snapshot([PART]), KEY)
+        return has(await self.sketch.snapshot([PARTITION]), KEY)
 
 
 @pytest.fixture
 async def world() -> World:
     world = World()
-    await world.sketch.create(PART)
+    await world.sketch.create(PARTITION)
     await world.watch.look()
-    # A part that was not fresh says that everything is to be asked for again, for as long as this.
+    # A partition that was not fresh says that everything is to be asked for again, for as long as
+    # this.
     await world.pass_by(lifetime_us(LIMITS) / 1_000_000 + 1)
     assert not await world.covers()
     return world
 
 
 async def test_a_copy_that_outlives_a_clock_that_is_set_is_revalidated(world: World) -> None:
-    grant = await world.sketch.report_read(PART, [KEY], 60.0)
+    grant = await world.sketch.report_read(PARTITION, [KEY], 60.0)
     assert grant.ttl_us > 0
     world.set_us += 3600 * 1_000_000
     await world.pass_by(0.5, looks=1)
-    await world.sketch.begin(PART, [KEY], "token")
-    await world.sketch.end(PART, "token", {KEY: 1})
+    await world.sketch.begin(PARTITION, [KEY], "token")
+    await world.sketch.end(PARTITION, "token", {KEY: 1})
     await world.pass_by(50.0)
     assert await world.covers(), "the copy is alive, and older than the write"
     assert world.renewed == 1
@@ -102,7 +103,7 @@ async def test_a_part_that_could_not_be_begun_anew_is_still_due(world: World) ->
 async def test_a_sketch_that_does_not_answer_is_looked_at_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(parts: object) -> Snapshot:
+    async def away(partitions: object) -> Snapshot:
         raise SketchUnavailable("away")
 
     with monkeypatch.context() as patched:
@@ -127,6 +128,9 @@ async def test_it_shows_at_least_what_it_has_shown_and_what_has_passed_since(wor
 async def test_what_it_shows_is_unknown_before_the_first_look_and_long_after_the_last(
     world: World,
 ) -> None:
-    assert ClockWatch(world.sketch, world._renew, lambda: [PART], world.clock).earliest_us() is None
+    assert (
+        ClockWatch(world.sketch, world._renew, lambda: [PARTITION], world.clock).earliest_us()
+        is None
+    )
     world.clock.at += 2.1
     assert world.watch.earliest_us() is None

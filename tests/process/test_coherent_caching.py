@@ -37,8 +37,8 @@ async def test_what_was_read_is_read_again_without_a_request(paper: Paper) -> No
         again = await own.get("articles", id_)
         assert (first.source, again.source) == (Source.ORIGIN, Source.OWN)
         assert again.value == first.value == {"id": id_, "title": "One", "hits": 0}
-        part = await own.get("articles", id_, fields=["title"])
-        assert part.value == {"id": id_, "title": "One"}
+        found = await own.get("articles", id_, fields=["title"])
+        assert found.value == {"id": id_, "title": "One"}
 
 
 async def test_what_somebody_else_wrote_is_seen_within_the_bound(paper: Paper) -> None:

@@ -98,12 +98,12 @@ async def test_every_mistake_is_named(mediator: Service) -> None:
     assert any(pointer.startswith("/classes/notes/fields/b") for pointer in pointers)
 
 
-async def test_a_primary_that_is_not_registered_is_refused(mediator: Service) -> None:
-    schema = {"mode": "microbatched", "primary": {"system": "nowhere"}, "classes": {}}
+async def test_a_view_that_is_not_registered_is_refused(mediator: Service) -> None:
+    schema = {"mode": "microbatched", "materialised_view": {"system": "nowhere"}, "classes": {}}
     with pytest.raises(SchemaInvalid) as refused:
-        await mediator.mediator.control.set_schema("primaries", schema)
-    assert [place.pointer for place in refused.value.locations] == ["/primary/system"]
-    assert "primaries" not in mediator.mediator.data.model.databases
+        await mediator.mediator.control.set_schema("views", schema)
+    assert [place.pointer for place in refused.value.locations] == ["/materialised_view/system"]
+    assert "views" not in mediator.mediator.data.model.databases
 
 
 async def test_what_nobody_can_serve_changes_nothing(mediator: Service) -> None:
@@ -259,9 +259,9 @@ class Leap(SystemClock):
 async def test_judging_many_databases_lets_others_in_after_each(mediator: Service) -> None:
     for _ in range(5):
         await mediator.put_schema({"things": {"fields": {"title": {"type": "string"}}}})
-    judging = asyncio.create_task(mediator.mediator.control._judgement.judge())
+    evaluating = asyncio.create_task(mediator.mediator.control._evaluation.evaluate())
     turns = 0
-    while not judging.done():
+    while not evaluating.done():
         turns += 1
         await asyncio.sleep(0)
     assert turns > 5

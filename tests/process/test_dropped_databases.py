@@ -187,7 +187,7 @@ async def test_runs_go_with_their_database(bench: Bench) -> None:
     for run in submitted:
         with pytest.raises(NotFound):
             await runs.find(bench.id, run.id)
-    assert await queue.beat(taken, "running", {}, 60.0) == "lost"
+    assert await queue.heartbeat(taken, "running", {}, 60.0) == "lost"
     assert await queue.take(60.0) is None
     # Whoever removes what is past its retention removes their results as well.
     assert {run.id for run in submitted} == {*await queue.old(86_400.0, 10)}

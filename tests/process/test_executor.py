@@ -29,7 +29,7 @@ from mediator.model.operations import (
     Operation,
     Outcome,
     Put,
-    Revise,
+    ReadModifyWrite,
     Update,
 )
 from mediator.model.operators import Operator, OperatorCall
@@ -158,9 +158,9 @@ async def test_create_refuses_what_is_there(mediator: Service, either: str) -> N
         (Put, PRESENT, PreconditionFailed),
         (Put, Condition(versions=({"main": 1},)), PreconditionFailed),
         (Put, Condition(versions=({"main": 1}, {"main": 2})), PreconditionFailed),
-        (Revise, Condition(), NotFound),
-        (Revise, PRESENT, PreconditionFailed),
-        (Revise, Condition(versions=({"main": 1},)), PreconditionFailed),
+        (ReadModifyWrite, Condition(), NotFound),
+        (ReadModifyWrite, PRESENT, PreconditionFailed),
+        (ReadModifyWrite, Condition(versions=({"main": 1},)), PreconditionFailed),
     ],
 )
 async def test_conditions_on_an_object_that_is_not_there(
@@ -249,7 +249,7 @@ async def test_a_class_may_ask_for_if_match(mediator: Service) -> None:
         Put(database, "articles", "x", unique(), values={"title": "u"}),
         inc(database, "articles", "x"),
         Delete(database, "articles", "x", unique()),
-        Revise(database, "articles", "x", unique(), compute=lambda d: {**d, "title": "u"}),
+        ReadModifyWrite(database, "articles", "x", unique(), compute=lambda d: {**d, "title": "u"}),
     ]
     for operation in refused:
         with pytest.raises(PreconditionRequired):
@@ -269,7 +269,9 @@ async def test_concurrent_revisions_lose_nothing(mediator: Service, either: str,
     def more(document: dict[str, Any]) -> dict[str, Any]:
         return {**document, name: document[name] + ("x" if name == "title" else 1)}
 
-    revisions = [Revise(either, "articles", id_, unique(), compute=more) for _ in range(32)]
+    revisions = [
+        ReadModifyWrite(either, "articles", id_, unique(), compute=more) for _ in range(32)
+    ]
     await asyncio.gather(*map(mediator.mediator.data.write, revisions))
     values = await mediator.values(either, "articles", id_)
     assert values == {"title": "", "hits": 0, name: "x" * 32 if name == "title" else 32}
@@ -281,7 +283,7 @@ async def test_a_revision_that_changes_nothing_writes_nothing(
     id_ = unique()
     await mediator.create(either, "articles", id_, title="same", hits=1)
     before = versions(await mediator.get(either, "articles", id_))
-    await mediator.mediator.data.write(Revise(either, "articles", id_, unique()))
+    await mediator.mediator.data.write(ReadModifyWrite(either, "articles", id_, unique()))
     assert versions(await mediator.get(either, "articles", id_)) == before
 
 
@@ -315,7 +317,9 @@ async def test_a_batch_keeps_the_order_of_each_object(mediator: Service, either:
         inc(either, "articles", id_),
         Get(either, "articles", id_, ("hits",)),
         inc(either, "articles", id_),
-        Revise(either, "articles", id_, unique(), compute=lambda d: {**d, "hits": d["hits"] * 10}),
+        ReadModifyWrite(
+            either, "articles", id_, unique(), compute=lambda d: {**d, "hits": d["hits"] * 10}
+        ),
         Get(either, "articles", id_),
         Delete(either, "articles", id_, unique()),
         Get(either, "articles", id_),

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
+from mediator.base.cancellation import end
 from mediator.base.clock import SystemClock
-from mediator.base.ending import end
 from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
 from mediator.changes.feed import BEGINNING
 from mediator.changes.partitions import PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
-from mediator.changes.writers import LEASE_S, OVER_S, Writers
-from mediator.coordination.connecting import connect, line_to
+from mediator.changes.writers import EXPIRED_S, LEASE_S, Writers
+from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed
-from mediator.coordination.writers import SETTLED, WRITERS, RedisWriters
+from mediator.coordination.writers import RECOVERED, WRITERS, RedisWriters
 from mediator.model.change import Change
 from mediator.routing.model import RoutingModel
-from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, Unsettled
+from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, UnrelayedChanges
 
 
 class MemoryRecords:
@@ -39,28 +39,28 @@ class MemoryRecords:
         self.away = False
         self.sweeps = 0
 
-    def written(self, limit: int) -> list[tuple[str, str, str]]:
+    def take_written(self, limit: int) -> list[tuple[str, str, str]]:
         taken = list(self.own)[:limit]
         for where in taken:
             del self.own[where]
         return taken
 
-    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[Unsettled]:
+    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
         if self.away:
             raise StoreUnavailable("it is away")
         found = [(i, self.outboxes[i][:200]) for i in ids if self.outboxes[i]]
         for id_, some in found:
             if len(self.outboxes[id_]) > len(some):
                 self.own[fragment.database, fragment.class_name, id_] = None
-        return [Unsettled(fragment, id_, some, True, len(some)) for id_, some in found]
+        return [UnrelayedChanges(fragment, id_, some, True, len(some)) for id_, some in found]
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         self.sweeps += after is None
         waiting = (id_ for id_, own in self.outboxes.items() if own and id_ > (after or ""))
         return sorted(waiting)[:limit]
 
-    async def settle(self, done: Sequence[Unsettled]) -> None:
-        for one in done:  # somebody else may have settled them
+    async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
+        for one in done:  # somebody else may have acknowledged them
             self.outboxes[one.id][:] = [c for c in self.outboxes[one.id] if c not in one.changes]
 
 
@@ -78,8 +78,18 @@ class Fate:
     """At which of its calls a replica stands still: before that is carried out, or after."""
 
     CALLS = (
-        *("pending", "settle", "sweep", "register", "renew", "revoke", "look", "tick"),
-        *("append_above", "settled", "publish_own", "accounts", "retire"),
+        *(
+            "pending",
+            "acknowledge",
+            "settle",
+            "sweep",
+            "register",
+            "renew",
+            "revoke",
+            "look",
+            "tick",
+        ),
+        *("settle", "append_newer", "settled", "publish_progress", "accounts", "retire"),
     )
 
     def __init__(self, step: int, *, after: bool) -> None:
@@ -131,8 +141,8 @@ class Bench:
 
     def __init__(self, url: str) -> None:
         self.redis = connect(url)
-        self.line = line_to(url)
-        self.feed = RedisFeed(self.redis, self.line)
+        self.client = client_of(url)
+        self.feed = RedisFeed(self.redis, self.client)
         self.database = f"d{uuid.uuid4().hex[:12]}"
         self.system = f"mongo_{self.database}"
         self.clock = HandClock()
@@ -142,7 +152,7 @@ class Bench:
 
     def replica(self, name: str, fate: Fate | None = None) -> Replica:
         store, full = MemoryRecords(self.outboxes), f"{name}_{self.database}"
-        shared, feed = RedisWriters(self.redis), RedisFeed(self.redis, self.line)
+        shared, feed = RedisWriters(self.redis), RedisFeed(self.redis, self.client)
         if fate is not None:
             for owner in (store, shared, feed):
                 fate.wrap(owner)
@@ -159,7 +169,7 @@ class Bench:
         for _ in range(3):
             for replica in replicas:
                 await replica.run()
-            self.clock.at += OVER_S + 1
+            self.clock.at += EXPIRED_S + 1
         for replica in replicas:
             await replica.run()
         return replicas
@@ -201,7 +211,7 @@ async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
     keys = [key async for key in bench.redis.scan_iter(f"*{bench.database}*")]
     if keys:
         await bench.redis.delete(*keys)
-    await bench.line.close()
+    await bench.client.close()
     await bench.redis.aclose()
 
 
@@ -221,7 +231,7 @@ async def test_nothing_is_complete_before_the_first_sweep(bench: Bench) -> None:
     one = bench.replica("one")
     await one.run()
     assert await bench.until_tick() < 0
-    bench.clock.at += OVER_S + 1
+    bench.clock.at += EXPIRED_S + 1
     ids.append(bench.write(bench.replica("forgotten")))
     one.store.away = True
     with pytest.raises(StoreUnavailable):
@@ -256,7 +266,7 @@ async def test_a_replica_that_died_is_swept_after_and_retired(bench: Bench) -> N
     bench.clock.at += LEASE_S
     await one.run()
     assert await bench.until_tick() <= last, "it may acknowledge to the end of its lease"
-    bench.clock.at += OVER_S
+    bench.clock.at += EXPIRED_S
     for _ in range(3):
         await one.run()
     assert one.store.sweeps > sweeps
@@ -290,7 +300,7 @@ async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> Non
     await one.run()
     life = await bench.feed.generation(bench.database)
     for _ in range(2):
-        bench.clock.at += OVER_S + 1
+        bench.clock.at += EXPIRED_S + 1
         await one.run()
     assert not quiet.writers.may_acknowledge(bench.system, bench.database)
     await quiet.writers.renew()
@@ -323,14 +333,14 @@ async def test_another_run_of_the_server_is_waited_out(bench: Bench) -> None:
     """It may lack the registration of a replica that holds its lease, and is cut off."""
     forgotten, one = await bench.settled("forgotten", "one")
     await bench.redis.hdel(WRITERS, f"forgotten_{bench.database}")
-    await bench.redis.hset(SETTLED, bench.system, "the last run")
+    await bench.redis.hset(RECOVERED, bench.system, "the last run")
     last = await bench.until_tick()
     await one.run()
     ids = [bench.write(forgotten)]
     bench.clock.at += LEASE_S
     await one.run()
     assert await bench.until_tick() <= last
-    bench.clock.at += OVER_S
+    bench.clock.at += EXPIRED_S
     for _ in range(2):
         await one.run()
     assert await bench.ids() == ids

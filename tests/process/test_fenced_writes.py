@@ -94,7 +94,7 @@ def keys_of(id_: str) -> list[str]:
 
 
 async def test_what_stands_is_told(guarded: Service, database: str) -> None:
-    settle = guarded.mediator.settlement.settle
+    settle = guarded.mediator.orphan_resolver.resolve
     id_ = unique()
     assert await settle(database, keys_of(id_), unique()) == {}
     created = await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
@@ -133,7 +133,7 @@ async def test_what_was_created_is_told(guarded: Service, database: str, tokens:
 
 
 async def test_keys_of_what_is_gone_are_left_out(guarded: Service, database: str) -> None:
-    settle = guarded.mediator.settlement.settle
+    settle = guarded.mediator.orphan_resolver.resolve
     gone = [guard_key("ghosts", "1", "main"), guard_key("pairs", "1", "ghost"), "nonsense"]
     assert await settle(database, gone, "token") == {}
     assert await settle("nowhere", gone, "token") == {}
@@ -145,7 +145,7 @@ async def test_a_settled_write_comes_too_late(
 ) -> None:
     id_, token = unique(), unique()
     await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
-    await guarded.mediator.settlement.settle(database, keys_of(id_), token)
+    await guarded.mediator.orphan_resolver.resolve(database, keys_of(id_), token)
     values: dict[str, Any] = {"title": "late", "hits": 9, "note": "late"}
     update = Update(database, "pairs", id_, unique(), values={name: values[name] for name in names})
     tokens.next_token = token
@@ -163,7 +163,9 @@ async def test_in_a_batch_only_the_late_ones_fail(
     ids, token = [unique() for _ in range(8)], unique()
     for id_ in ids:
         await guarded.create(database, "notes", id_, text="a")
-    await guarded.mediator.settlement.settle(database, [guard_key("notes", ids[3], "main")], token)
+    await guarded.mediator.orphan_resolver.resolve(
+        database, [guard_key("notes", ids[3], "main")], token
+    )
     tokens.next_token = token
     updates = [Update(database, "notes", i, unique(), values={"text": "b"}) for i in ids]
     answers = await guarded.mediator.data.batch(updates)
@@ -178,7 +180,9 @@ async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
     """The first step has taken effect, so the others must, whatever became of their token."""
     id_, token = unique(), unique()
     await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
-    await guarded.mediator.settlement.settle(database, [guard_key("pairs", id_, "hits")], token)
+    await guarded.mediator.orphan_resolver.resolve(
+        database, [guard_key("pairs", id_, "hits")], token
+    )
     begin = tokens.begin
 
     async def late_for_hits(database: str, keys: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketch.protocol.port import Grant, Part
+from sketch.protocol.port import Grant, Partition
 from tests.process.cached_paper import Paper
 from tests.process.service import unique
 
@@ -20,9 +20,9 @@ def reports(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ..
     told: list[tuple[str, ...]] = []
     report = paper.caches.sketch.report_read
 
-    async def noted(part: Part, keys: tuple[str, ...], ttl_s: float) -> Grant:
+    async def noted(partition: Partition, keys: tuple[str, ...], ttl_s: float) -> Grant:
         told.append(tuple(keys))
-        return await report(part, keys, ttl_s)
+        return await report(partition, keys, ttl_s)
 
     monkeypatch.setattr(paper.caches.sketch, "report_read", noted)
     return told
@@ -73,8 +73,8 @@ async def test_what_may_not_be_kept_is_not_granted_again(
     await paper.put(id_)
     sketch = paper.caches.sketch
     token = "held"
-    await sketch.begin(paper.part, [f"articles/{id_}#main"], token)
+    await sketch.begin(paper.partition, [f"articles/{id_}#main"], token)
     assert (await paper.get(id_)).headers["cache-control"] == "no-store"
-    await sketch.end(paper.part, token, {})
+    await sketch.end(paper.partition, token, {})
     assert (await paper.get(id_)).headers["cache-control"].startswith("public")
     assert len(reports) == 2

@@ -93,7 +93,7 @@ HOSTILE: dict[str, Hostile] = {
     "raw NUL": put(b'{"title":"\x00"}', ""),
     "NaN": put(b'{"title":"x","score":NaN}', ""),
     "infinity": put(b'{"title":"x","score":Infinity}', ""),
-    "byte order intent": put(b'\xff\xfe{\x00"\x00', ""),
+    "byte order mark": put(b'\xff\xfe{\x00"\x00', ""),
     "100k arrays": put(b"[" * 100_000, ""),
     "100k objects": put(b'{"a":' * 100_000 + b"1" + b"}" * 100_000, ""),
     "100k in a field": put(b'{"title":"x","extra":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001),

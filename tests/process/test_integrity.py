@@ -22,7 +22,7 @@ from mediator.integrity.check import Integrity, Report
 from mediator.model.change import Change
 from mediator.model.operations import Delete, Update
 from mediator.stores.port import SystemConfig
-from mediator.stores.postgres.names import column_name, table_name
+from mediator.stores.postgres.layout import column_name, table_name
 from tests.process.service import (
     Service,
     field_on,

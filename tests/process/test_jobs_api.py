@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.api.jobs.progress import RunStreams
-from app.api.jobs.runs import JobDesk
+from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.catalogue.run_queue import RunQueue, TakenRun
@@ -48,9 +48,11 @@ class Office:
 
     def __post_init__(self) -> None:
         self.streams = RunStreams(self.mediator.runs)
-        desk = JobDesk(self.mediator.runs, self.mediator.workers, self.directory, self.streams)
+        backend = JobBackend(
+            self.mediator.runs, self.mediator.workers, self.directory, self.streams
+        )
         options = DataOptions(cursor_key=b"secret", page_limit=10)
-        self.app = DataApi(self.mediator.data, options, lambda _: None, desk=desk)
+        self.app = DataApi(self.mediator.data, options, lambda _: None, job_backend=backend)
         url = f"http://test/v1/{self.database}/"
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=url)
 
@@ -103,7 +105,7 @@ async def furnished(mediator: Service) -> tuple[Service, str]:
 @pytest.fixture
 async def office(furnished: tuple[Service, str], tmp_path: Path) -> AsyncIterator[Office]:
     service_, database = furnished
-    await service_.mediator.workers.greet("test", None)
+    await service_.mediator.workers.heartbeat("test", None)
     await _empty(service_.mediator.queue)
     opened = Office(service_.mediator, database, tmp_path)
     yield opened
@@ -122,7 +124,7 @@ async def test_a_run_from_its_submission_to_its_result(office: Office) -> None:
     assert (run["state"], run["job"]) == ("queued", office.job())
     taken = await office.take()
     progress = {"stages": [], "counters": {"pairs": 7}, "eta_s": 1.5, "log": ["x"]}
-    await office.mediator.queue.beat(taken, "running", progress, 60)
+    await office.mediator.queue.heartbeat(taken, "running", progress, 60)
     shown = (await office.client.get(f"jobs/{run['id']}")).json()
     assert (shown["state"], shown["counters"], shown["eta_s"]) == ("running", {"pairs": 7}, 1.5)
     early = await office.client.get(f"jobs/{run['id']}/results")
@@ -302,7 +304,7 @@ async def test_a_run_is_followed_to_its_end(office: Office) -> None:
     path = f"/v1/{office.database}/jobs/{run['id']}".encode()
     following = asyncio.create_task(send_events(office.app, path))
     taken = await office.take()
-    await office.mediator.queue.beat(taken, "running", {"counters": {"pairs": 1}}, 60)
+    await office.mediator.queue.heartbeat(taken, "running", {"counters": {"pairs": 1}}, 60)
     await office.finish(taken)
     events = [orjson.loads(e.partition(b"data: ")[2]) for e in (await following) if e]
     assert events[-1]["state"] == "done"
@@ -356,7 +358,7 @@ async def test_without_a_worker_jobs_are_refused(
         assert problem["system"] == "spark"
         assert "portolan worker" in problem["detail"]
         assert int(answer.headers["retry-after"]) > 1
-        await alone.mediator.workers.greet("w", "Spark cannot run: java is not on PATH.")
+        await alone.mediator.workers.heartbeat("w", "Spark cannot run: java is not on PATH.")
         answer = await office.client.post("jobs", json=office.job())
         assert "java is not on PATH" in assert_problem(answer, 503, "unavailable")["detail"]
         await office.client.aclose()
@@ -366,7 +368,7 @@ async def test_the_service_never_imports_spark(
     mediator: Service, furnished: tuple[Service, str]
 ) -> None:
     """In a process of its own, for this one may have imported it."""
-    await mediator.mediator.workers.greet("test", None)
+    await mediator.mediator.workers.heartbeat("test", None)
     code = f"""
 import asyncio, sys
 from app.service.container import build

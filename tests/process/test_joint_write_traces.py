@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mediator.stores.port import RecordKey, Standing, Status, Write, WriteResult
+from mediator.stores.port import RecordKey, RecordState, Status, Write, WriteResult
 from tests.process.mortal import FATE, make_mortal
 from tests.process.open_writes import expire, let_overdue
 from tests.process.service import Service, unique
@@ -121,7 +121,7 @@ class Recorder:
         patched.setattr(owner, name, noted)
 
     def _locked(
-        self, at: int, note: Note, _: Sequence[Standing], keys: Sequence[RecordKey], intent: str
+        self, at: int, note: Note, _: Sequence[RecordState], keys: Sequence[RecordKey], intent: str
     ) -> None:
         for _fragment, id_ in keys:
             if id_ == note.trace.id:
@@ -144,7 +144,7 @@ class Recorder:
                     note.single(at)
 
     def _begun(self, note: Note, _begun: bool, entry: Any, *_: float) -> None:
-        if any(id_ == note.trace.id for _, id_ in entry.locations):
+        if any(id_ == note.trace.id for _, id_ in entry.records):
             note.joint(entry.intent, "{} is logged")
 
     def _committed(self, note: Note, _done: bool, intent: str, *_: Any) -> None:

@@ -19,7 +19,7 @@ from app.settings.main import CacheSettings
 from app.telemetry.instruments import Instruments
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Static, TtlEstimator
 from tests.process.cached_paper import INC, NOWHERE, UPDATE, Paper
 from tests.process.service import service, unique
@@ -61,7 +61,7 @@ async def replica(
     configs, catalogue = paper.running.configs, paper.running.catalogue_url
     async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
         mediator = running.mediator
-        caches.start(mediator.settlement, lambda: mediator.data.model)
+        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
         await caches.lifetimes.agree()
         api = DataApi(mediator.data, DataOptions(b"k" * 32), lambda _: None, None, caches)
         base = f"http://test/v1/{paper.database}/"
@@ -104,7 +104,7 @@ class Noting(Static):
         self.created: set[str] = set()
 
     def wrote(
-        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+        self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
         self.keys |= {*keys}
         self.created |= {*created}

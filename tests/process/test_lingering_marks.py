@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from app.coherence.cached_leases import Lingering
 from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import Part, TellWanted
+from sketch.protocol.port import OnContention, Partition
 from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import Paper, paper_on
@@ -31,13 +31,13 @@ class Calls:
         sketch = paper.caches.sketch
         begin, end = sketch.begin, sketch.end
 
-        async def noted_begin(part: Any, keys: Sequence[str], token: str) -> Any:
+        async def noted_begin(partition: Any, keys: Sequence[str], token: str) -> Any:
             self.begun.append(keys)
-            return await begin(part, keys, token)
+            return await begin(partition, keys, token)
 
-        async def noted_end(part: Any, token: str, *more: Any) -> Any:
+        async def noted_end(partition: Any, token: str, *more: Any) -> Any:
             self.ended.append(token)
-            return await end(part, token, *more)
+            return await end(partition, token, *more)
 
         patched.setattr(sketch, "begin", noted_begin)
         patched.setattr(sketch, "end", noted_end)
@@ -67,7 +67,7 @@ def cacheable(answer: httpx.Response) -> bool:
 
 
 async def pending(paper: Paper) -> int:
-    [state] = await paper.caches.sketch.states([paper.part])
+    [state] = await paper.caches.sketch.states([paper.partition])
     return state.pending
 
 
@@ -146,7 +146,7 @@ async def test_a_reader_of_another_replica_finds_it_soon(paper: Paper, other: Pa
     await eventually(found)
 
     async def avoided() -> bool:
-        place = (paper.part, f"articles/{id_}#hits")
+        place = (paper.partition, f"articles/{id_}#hits")
         return all(place in replica.caches._lingering._avoided for replica in (paper, other))
 
     await eventually(avoided)
@@ -160,11 +160,11 @@ async def test_a_mark_that_is_being_used_gives_way_after_its_last_write(
     id_ = await made(paper)
     await paper.inc(id_)
     lingering, calls = paper.caches._lingering, Calls().of(paper, monkeypatch)
-    token = lingering.join(paper.part, f"articles/{id_}#hits", _route(paper))
+    token = lingering.join(paper.partition, f"articles/{id_}#hits", _route(paper))
     assert not cacheable(await other.get(id_))
 
     async def heard() -> bool:
-        return not lingering._open[paper.part]
+        return not lingering._open[paper.partition]
 
     await eventually(heard)
     assert calls.ended == []
@@ -197,13 +197,13 @@ async def test_a_reader_of_whom_nobody_hears_finds_it_later(
         await eventually(found)
 
 
-async def _deaf(_sketch: RedisSketch, _tell: TellWanted) -> None:
+async def _deaf(_sketch: RedisSketch, _tell: OnContention) -> None:
     """Hear nothing."""
 
 
 async def listened_to(paper: Paper, replicas: int) -> None:
     """Wait until so many replicas hear of what is wanted."""
-    channel = f"{{{paper.namespace}:nobodys/class}}:marks"
+    channel = f"{{{paper.namespace}:nobodys/class}}:pending"
     client: Any = paper.caches.sketch
 
     async def by_all() -> bool:
@@ -258,7 +258,7 @@ async def test_who_asks_for_a_result_in_another_replica_waits_for_no_idle_mark(
         await eventually(found)
 
 
-async def _nothing(_part: Part) -> None:
+async def _nothing(_partition: Partition) -> None:
     """Let marks stay."""
 
 
@@ -295,8 +295,8 @@ async def test_what_was_fenced_takes_no_more_writes(paper: Paper) -> None:
     await paper.inc(id_)
     [token] = paper.caches._lingering._marks
     key = f"articles/{id_}#hits"
-    await paper.running.mediator.settlement.settle(paper.database, [key], token)
-    await paper.caches.sketch.end(paper.part, token, {})
+    await paper.running.mediator.orphan_resolver.resolve(paper.database, [key], token)
+    await paper.caches.sketch.end(paper.partition, token, {})
     late = await paper.inc(id_)
     assert late.status_code == 503
     assert "too late" in late.json()["detail"]
@@ -334,7 +334,7 @@ async def test_a_write_whose_end_nobody_knows_is_settled_by_another(
         id_ = await made(paper)
         await paper.inc(id_)
         lingering = paper.caches._lingering
-        token = lingering.join(paper.part, f"articles/{id_}#hits", _route(paper))
+        token = lingering.join(paper.partition, f"articles/{id_}#hits", _route(paper))
         assert token, "a write begins that never ends"
 
         async def settled() -> bool:

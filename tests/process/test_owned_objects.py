@@ -27,11 +27,11 @@ from mediator.model.operations import (
     Get,
     Outcome,
     Put,
-    Revise,
+    ReadModifyWrite,
     Update,
     WriteOperation,
 )
-from mediator.routing.freshness import ANY, STRONG, Wish
+from mediator.routing.freshness import ANY, STRONG, ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import Guarded, bearer, guarded
@@ -411,9 +411,9 @@ class Interrupted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plane, name)
 
-    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         try:
-            return await self._plane.read(operation, wish)
+            return await self._plane.read(operation, preference)
         finally:
             meanwhile, self._meanwhile = self._meanwhile, None
             if meanwhile is not None:
@@ -426,7 +426,7 @@ OPERATIONS: Final[dict[str, Callable[[str, str], WriteOperation]]] = {
     "title": lambda db, op: Update(db, "drafts", "race", op, values={"title": "a"}),
     "hits": lambda db, op: Update(db, "drafts", "race", op, values={"hits": 1}),
     "both": lambda db, op: Update(db, "drafts", "race", op, values={"hits": 1, "title": "a"}),
-    "revise": lambda db, op: Revise(
+    "read_modify_write": lambda db, op: ReadModifyWrite(
         db, "drafts", "race", op, compute=lambda shown: {**shown, "title": "a"}
     ),
     "delete": lambda db, op: Delete(db, "drafts", "race", op),
@@ -459,7 +459,7 @@ async def test_a_write_that_was_overtaken_does_not_reach_the_next_owner(
 
 async def test_a_write_does_not_reach_what_was_given_away(drafts: Drafts) -> None:
     plane, database = drafts.running.container.mediator.data, drafts.database
-    for name in ("put", "title", "both", "revise", "delete"):
+    for name in ("put", "title", "both", "read_modify_write", "delete"):
         put = Put(database, "drafts", "race", unique("op"), values={"author": "ada"})
         await plane.write(put)
 

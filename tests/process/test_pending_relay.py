@@ -20,7 +20,7 @@ from mediator.stores.port import (
     StoreRefused,
     StoreUnavailable,
     SystemConfig,
-    Unsettled,
+    UnrelayedChanges,
     Write,
     WriteKind,
 )
@@ -70,7 +70,7 @@ class Bench:
 
     def __init__(self, store: MongoStore, database: str) -> None:
         self.store, self.feed, self.clock = store, Feed(), Pace()
-        self.odd: list[Unsettled] = []
+        self.inconsistent: list[UnrelayedChanges] = []
         self.fragments = {
             name: Fragment("mongo", database, name, FIELDS, {"main": ("n",)}) for name in CLASSES
         }
@@ -79,7 +79,7 @@ class Bench:
     def relay(self) -> PendingRelay:
         """Start a relay, as a new process does."""
         return PendingRelay(
-            self.store, self.feed.append, self.fragment_of, self.clock, self.odd.append
+            self.store, self.feed.append, self.fragment_of, self.clock, self.inconsistent.append
         )
 
     def fragment_of(self, database: str, class_name: str) -> Fragment | None:
@@ -142,15 +142,15 @@ async def test_a_feed_that_fails_gets_everything_once_it_is_back(bench: Bench, m
 async def test_an_heir_sweeps_up_what_the_dead_have_left(bench: Bench) -> None:
     """A process died: after writing, between the feed and the store, and while all was well."""
     await bench.create("settled", "appended", "written")
-    bench.store.written(100)
+    bench.store.take_written(100)
     dead = bench.relay()
-    settled = await bench.store.pending(bench.fragments["first"], ["settled"])
-    await bench.feed.append([change for one in settled for change in one.changes])
-    await bench.store.settle(settled)
+    acknowledged = await bench.store.pending(bench.fragments["first"], ["settled"])
+    await bench.feed.append([change for one in acknowledged for change in one.changes])
+    await bench.store.acknowledge(acknowledged)
     appended = await bench.store.pending(bench.fragments["first"], ["appended"])
     await bench.feed.append([change for one in appended for change in one.changes])
     await bench.count("appended")
-    bench.store.written(100)
+    bench.store.take_written(100)
     assert await dead.drain() == 0
     heir = bench.relay()
     assert await heir.sweep(bench.fragments.values()) == 3
@@ -183,7 +183,7 @@ async def test_a_store_that_is_away_is_asked_again(
     relay = bench.relay()
     await bench.create("x")
 
-    async def away(*_: object) -> list[Unsettled]:
+    async def away(*_: object) -> list[UnrelayedChanges]:
         raise StoreUnavailable("gone")
 
     with monkeypatch.context() as patched:
@@ -196,17 +196,17 @@ async def test_a_store_that_is_away_is_asked_again(
 async def test_records_that_are_refused_hold_nothing_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relay, settle = bench.relay(), bench.store.settle
+    relay, acknowledge = bench.relay(), bench.store.acknowledge
     await bench.create("x")
     await bench.create("y", class_name="second")
 
-    async def refused(done: Sequence[Unsettled]) -> None:
+    async def refused(done: Sequence[UnrelayedChanges]) -> None:
         if done[0].fragment.class_name == "first":
             raise StoreRefused("no")
-        await settle(done)
+        await acknowledge(done)
 
     with monkeypatch.context() as patched:
-        patched.setattr(bench.store, "settle", refused)
+        patched.setattr(bench.store, "acknowledge", refused)
         with pytest.raises(StoreRefused):
             await relay.drain()
     assert bench.feed.counted("y") == [0]
@@ -237,4 +237,4 @@ async def test_several_relays_and_sixteen_writers(bench: Bench) -> None:
     for id_ in ids:
         assert bench.feed.counted(id_) == list(range(61))
     assert len({change.id for change in bench.feed.changes}) == len(bench.feed.changes)
-    assert bench.odd == []
+    assert bench.inconsistent == []

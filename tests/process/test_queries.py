@@ -25,7 +25,7 @@ from benchmarks.harness.profiles import (
 from mediator.base.errors import OutcomeUnknown
 from mediator.model.operations import Delete
 from mediator.query.budget import Limits
-from mediator.stores.port import Find, Found, Queryable, StoreUnavailable
+from mediator.stores.port import Queryable, SearchPage, SearchRequest, StoreUnavailable
 from tests.process.newspaper import assert_problem
 from tests.process.querying import PLACEMENTS, Asking, asking, fill
 from tests.process.service import Service, field_on, unique
@@ -349,9 +349,9 @@ async def test_what_is_found_twice_is_answered_once(
     assert isinstance(store, Queryable)
     find = store.find
 
-    async def again(asked: Find) -> Found:
+    async def again(asked: SearchRequest) -> SearchPage:
         page = await find(replace(asked, resume=None))
-        return Found(page.records, None if asked.resume else "once more")
+        return SearchPage(page.records, None if asked.resume else "once more")
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "find", again)

@@ -13,7 +13,7 @@ from app.settings.main import CacheSettings
 from mediator.base.errors import Unavailable
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
-from sketch.protocol.port import Grant, Part
+from sketch.protocol.port import Grant, Partition
 from sketch.protocol.queries import key_of_query, spelled
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import UPDATE, Paper, paper_on
@@ -233,14 +233,14 @@ async def test_a_query_that_is_registered_during_a_write_is_not_missed(
     """The writer has learned what is registered; a reader registers and reads; the write lands."""
     id_ = await note(paper, "before")
     register = once(lambda: kept(paper, "notes", text=word))
-    registered = other.caches.sketch.registered
+    registered = other.caches.sketch.registrations
 
-    async def learned_then_outrun(part: Part, since: int) -> Any:
-        told = await registered(part, since)
+    async def learned_then_outrun(partition: Partition, since: int) -> Any:
+        told = await registered(partition, since)
         await register()
         return told
 
-    monkeypatch.setattr(other.caches.sketch, "registered", learned_then_outrun)
+    monkeypatch.setattr(other.caches.sketch, "registrations", learned_then_outrun)
     await note(other, word, id_)
     assert await outdated(paper, "notes", text=word)
 
@@ -252,9 +252,9 @@ async def test_a_result_is_registered_before_it_is_read(
     write = once(lambda: note(other, word))
     report = paper.caches.sketch.report_query
 
-    async def overtaken(part: Part, key: str, ttl_s: float, schema: str) -> Grant:
+    async def overtaken(partition: Partition, key: str, ttl_s: float, schema: str) -> Grant:
         await write()
-        return await report(part, key, ttl_s, schema)
+        return await report(partition, key, ttl_s, schema)
 
     monkeypatch.setattr(paper.caches.sketch, "report_query", overtaken)
     answer = await kept(paper, "notes", text=word)
@@ -374,7 +374,7 @@ async def test_a_class_that_purges_first_purges_results_of_queries_too(
     """Before the write is acknowledged; one that nobody ended takes all results back."""
     purged: list[str] = []
 
-    async def purge(part: Part, keys: Sequence[str]) -> None:
+    async def purge(partition: Partition, keys: Sequence[str]) -> None:
         assert await outdated(paper, "notes", text=word), "it is in the filter before"
         purged.extend(keys)
 

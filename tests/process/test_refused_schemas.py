@@ -36,9 +36,9 @@ async def admin(
     announced: list[str] = []
     create = caches.sketch.create
 
-    async def noted(part: Any) -> None:
-        announced.append(part.class_name)
-        await create(part)
+    async def noted(partition: Any) -> None:
+        announced.append(partition.class_name)
+        await create(partition)
 
     caches.sketch.create = noted  # type: ignore[method-assign]  # told of, and done
     parts = AdminParts(beginnings=beginnings, caches=caches)

@@ -136,7 +136,7 @@ async def furnish(service: Service) -> None:
 async def hire(catalogue_url: str) -> None:
     """Let a worker be seen, so that jobs are taken; what it does is of no matter here."""
     catalogue = Catalogue(catalogue_url)
-    await CatalogueWorkers(catalogue).greet("schemathesis", None)
+    await CatalogueWorkers(catalogue).heartbeat("schemathesis", None)
     await catalogue.close()
 
 

@@ -1094,8 +1094,8 @@ async def test_a_class_that_the_filter_does_not_know_is_read_at_the_origin(origi
             assert origin.asked()[-1].forced
 
 
-async def test_a_primarys_answer_is_asked_for_again_at_the_systems(origin: Origin) -> None:
-    """What bounds the primary's age is the schema: that may be more than this client's bound."""
+async def test_a_views_answer_is_asked_for_again_at_the_systems(origin: Origin) -> None:
+    """What bounds the view's age is the schema: that may be more than this client's bound."""
     async with connected(origin) as client:
         origin.extra = {"portolan-staleness": "bound=60, measured=3"}
         await title(client)

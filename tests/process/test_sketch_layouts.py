@@ -11,12 +11,12 @@ import pytest
 from app.coherence.layouts import Layouts
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
-from sketch.protocol.port import Part, SketchLimits, SketchUnavailable
+from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable
 from sketch.protocol.queries import key_of_query
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import Paper
 from tests.process.service import field_on, unique
-from tests.process.sketches import PART, World, memory_world, redis_world
+from tests.process.sketches import PARTITION, World, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0)
 A, Q = "articles/1#text", key_of_query("articles", "title=q")
@@ -28,64 +28,64 @@ async def world(request: pytest.FixtureRequest, redis_config: SystemConfig) -> A
         made = await memory_world(LIMITS)
     else:
         made = await redis_world(redis_config.url, LIMITS)
-    await made.sketch.create(PART)
+    await made.sketch.create(PARTITION)
     yield made
     await made.close()
 
 
 async def is_lost(world: World) -> bool:
-    return (await world.sketch.snapshot([PART])).revalidate_all
+    return (await world.sketch.snapshot([PARTITION])).revalidate_all
 
 
 async def test_a_layout_is_put_in_the_place_of_the_one_that_was_known(world: World) -> None:
-    assert await world.sketch.layout(PART) == ""
-    assert await world.sketch.adopt(PART, "", "ä")
-    assert await world.sketch.layout(PART) == "ä"
-    assert not await world.sketch.adopt(PART, "", "two", anew=True)
-    assert await world.sketch.layout(PART) == "ä"
+    assert await world.sketch.layout(PARTITION) == ""
+    assert await world.sketch.adopt(PARTITION, "", "ä")
+    assert await world.sketch.layout(PARTITION) == "ä"
+    assert not await world.sketch.adopt(PARTITION, "", "two", invalidate=True)
+    assert await world.sketch.layout(PARTITION) == "ä"
     assert not await is_lost(world)
 
 
 async def test_a_part_begins_anew_with_a_layout_that_does_not_cover_its_copies(
     world: World,
 ) -> None:
-    await world.sketch.adopt(PART, "", "one", schema="1")
-    await world.sketch.report_read(PART, [A], 10.0)
-    before = (await world.sketch.snapshot([PART])).incarnation
-    assert await world.sketch.adopt(PART, "one", "two", anew=True, schema="2")
-    after = await world.sketch.snapshot([PART])
+    await world.sketch.adopt(PARTITION, "", "one", schema="1")
+    await world.sketch.report_read(PARTITION, [A], 10.0)
+    before = (await world.sketch.snapshot([PARTITION])).incarnation
+    assert await world.sketch.adopt(PARTITION, "one", "two", invalidate=True, schema="2")
+    after = await world.sketch.snapshot([PARTITION])
     assert after.revalidate_all
     assert after.incarnation != before
-    assert (await world.sketch.report_read(PART, [A], 10.0)).ttl_us == 0
-    await world.sketch.renew(PART)
-    assert await world.sketch.layout(PART) == "two"
+    assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
+    await world.sketch.invalidate(PARTITION)
+    assert await world.sketch.layout(PARTITION) == "two"
 
 
 async def test_copies_of_an_unknown_layout_are_doubted(world: World) -> None:
-    await world.sketch.report_read(PART, [A], 10.0)
-    assert await world.sketch.adopt(PART, "", "one")
+    await world.sketch.report_read(PARTITION, [A], 10.0)
+    assert await world.sketch.adopt(PARTITION, "", "one")
     assert await is_lost(world)
 
 
 async def test_a_sketch_that_was_lost_knows_no_layout(world: World) -> None:
     """The last one may be among what was lost, and copies were made since."""
-    await world.sketch.adopt(PART, "", "one", schema="1")
+    await world.sketch.adopt(PARTITION, "", "one", schema="1")
     await world.lose(everything=False)
-    assert await world.sketch.layout(PART) == ""
-    assert not (await world.sketch.report_query(PART, Q, 10.0, "1")).adopted
-    assert await world.sketch.adopt(PART, "", "two", schema="2")
+    assert await world.sketch.layout(PARTITION) == ""
+    assert not (await world.sketch.report_query(PARTITION, Q, 10.0, "1")).adopted
+    assert await world.sketch.adopt(PARTITION, "", "two", schema="2")
 
 
 async def test_queries_are_registered_under_the_adopted_schema_only(world: World) -> None:
-    await world.sketch.adopt(PART, "", "one", schema="1")
-    assert (await world.sketch.report_query(PART, Q, 10.0, "1")).ttl_us == 10_000_000
+    await world.sketch.adopt(PARTITION, "", "one", schema="1")
+    assert (await world.sketch.report_query(PARTITION, Q, 10.0, "1")).ttl_us == 10_000_000
     for schema in ("", "2", "0"):
-        grant = await world.sketch.report_query(PART, Q, 10.0, schema)
+        grant = await world.sketch.report_query(PARTITION, Q, 10.0, schema)
         assert (grant.ttl_us, grant.adopted) == (0, False)
-    await world.sketch.adopt(PART, "one", "two")
-    assert not (await world.sketch.report_query(PART, Q, 10.0, "1")).adopted
-    await world.sketch.adopt(PART, "two", "three", schema="2")
-    assert (await world.sketch.report_query(PART, Q, 10.0, "2")).adopted
+    await world.sketch.adopt(PARTITION, "one", "two")
+    assert not (await world.sketch.report_query(PARTITION, Q, 10.0, "1")).adopted
+    await world.sketch.adopt(PARTITION, "two", "three", schema="2")
+    assert (await world.sketch.report_query(PARTITION, Q, 10.0, "2")).adopted
 
 
 TEXT = field_on("postgres", index=True)
@@ -99,7 +99,7 @@ MORE: dict[str, Any] = {**FIELDS, "tone": field_on("postgres")}
 async def walls(paper: Paper) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a database of one class, whose fields are in one group."""
     database = unique("db")
-    await paper.caches.sketch.create(Part(database, "walls"))
+    await paper.caches.sketch.create(Partition(database, "walls"))
     await lay(paper, database, FIELDS)
     base = f"http://test/v1/{database}/"
     transport = httpx.ASGITransport(paper.api)
@@ -166,13 +166,13 @@ async def test_what_every_cache_could_keep_is_doubted_once_it_is_not_public(
 async def test_without_the_new_layout_they_would_be_served(
     paper: Paper, walls: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def left_out(self: Layouts, part: Part, _: Any) -> None: ...
+    async def left_out(self: Layouts, partition: Partition, _: Any) -> None: ...
 
     assert "portolan-expires" in (await walls.get("walls/w")).headers
     monkeypatch.setattr(Layouts, "_adopt", left_out)
     await lay(paper, database_of(walls), OWN)
     await write_tone(walls)
-    snapshot = await paper.caches.sketch.snapshot([Part(database_of(walls), "walls")])
+    snapshot = await paper.caches.sketch.snapshot([Partition(database_of(walls), "walls")])
     assert not any(snapshot.bits), "a copy reported as #main is not found by #tone"
 
 
@@ -207,37 +207,41 @@ async def test_registrations_do_not_survive_a_change_of_the_schema(
 ) -> None:
     """Nor the death of the replica that takes them back: the next one finds it undone."""
     assert "portolan-expires" in (await walls.get("walls?text=one")).headers
-    part = Part(database_of(walls), "walls")
+    partition = Partition(database_of(walls), "walls")
     results = paper.caches.guard._results
     await lay(paper, database_of(walls), MORE)
 
-    async def killed(_: Part) -> None:
+    async def killed(_: Partition) -> None:
         raise SketchUnavailable("killed")
 
     with monkeypatch.context() as patched:
         patched.setattr(results, "take_back", killed)
         assert "portolan-expires" not in (await walls.get("walls?text=one")).headers
         for schema in ("1", "2"):
-            late = await paper.caches.sketch.report_query(part, "walls//text=two", 10.0, schema)
+            late = await paper.caches.sketch.report_query(
+                partition, "walls//text=two", 10.0, schema
+            )
             assert (late.ttl_us, late.adopted) == (0, False)
     assert "portolan-expires" in (await walls.get("walls?text=two")).headers
-    registered = (await paper.caches.sketch.registered(part, 0)).numbers
+    registered = (await paper.caches.sketch.registrations(partition, 0)).numbers
     assert set(registered) == {"walls//text=two"}
-    assert any((await paper.caches.sketch.snapshot([part])).bits), "copies of the old are covered"
+    assert any((await paper.caches.sketch.snapshot([partition])).bits), (
+        "copies of the old are covered"
+    )
 
 
 async def test_a_sketch_that_knows_another_schema_is_told_again(
     paper: Paper, walls: httpx.AsyncClient
 ) -> None:
     """A replica that was late has adopted an older schema, and died."""
-    part = Part(database_of(walls), "walls")
+    partition = Partition(database_of(walls), "walls")
     assert "portolan-expires" in (await walls.get("walls?text=one")).headers
-    told = await paper.caches.sketch.layout(part)
+    told = await paper.caches.sketch.layout(partition)
     late = told.replace('"schema":"1"', '"schema":"0"')
-    assert await paper.caches.sketch.adopt(part, told, late, schema="0")
+    assert await paper.caches.sketch.adopt(partition, told, late, schema="0")
     assert "portolan-expires" not in (await walls.get("walls?text=one")).headers
     assert "portolan-expires" in (await walls.get("walls?text=one")).headers
-    assert await paper.caches.sketch.layout(part) == told
+    assert await paper.caches.sketch.layout(partition) == told
 
 
 async def test_copies_of_a_class_that_is_no_more_are_doubted(

@@ -15,10 +15,10 @@ from app.telemetry.instruments import Instruments
 from mediator.stores.port import SystemConfig
 from sketch.filter.sizing import false_positive_rate
 from sketch.protocol.port import SketchLimits, Snapshot
-from sketch.protocol.states import PartState
+from sketch.protocol.states import PartitionState
 from tests.process.cached_paper import Paper
 from tests.process.service import unique
-from tests.process.sketches import PART, SHAPE, World, bits_of, memory_world, redis_world
+from tests.process.sketches import PARTITION, SHAPE, World, bits_of, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=10.0, purge_again_s=30.0)
 A, B, C = "articles/1#text", "articles/2#text", "articles/3#text"
@@ -34,21 +34,21 @@ async def world(request: pytest.FixtureRequest, redis_config: SystemConfig) -> A
     await opened.close()
 
 
-async def state_of(world: World) -> PartState:
-    (state,) = await world.sketch.states([PART])
+async def state_of(world: World) -> PartitionState:
+    (state,) = await world.sketch.states([PARTITION])
     return state
 
 
 async def test_both_sketches_tell_how_they_are(world: World) -> None:
-    await world.sketch.create(PART)
+    await world.sketch.create(PARTITION)
     fresh = await state_of(world)
     assert (fresh.keys, fresh.bits_set, fresh.handed_out, fresh.pending) == (0, 0, 0, 0)
     assert (fresh.first_lease_us, fresh.first_purge_us, fresh.purges) == (None, None, 0)
     assert fresh.revalidate_all_until_us <= fresh.time_us
-    await world.sketch.report_read(PART, [A, B, C], 60.0)
-    await world.sketch.begin(PART, [A], "done")
-    await world.sketch.end(PART, "done", {A: 1})
-    await world.sketch.begin(PART, [B], "pending")
+    await world.sketch.report_read(PARTITION, [A, B, C], 60.0)
+    await world.sketch.begin(PARTITION, [A], "done")
+    await world.sketch.end(PARTITION, "done", {A: 1})
+    await world.sketch.begin(PARTITION, [B], "pending")
     await world.advance(1.0)
     state = await state_of(world)
     bits = bits_of([A, B], SHAPE)
@@ -61,9 +61,9 @@ async def test_both_sketches_tell_how_they_are(world: World) -> None:
     assert state.first_purge_us < state.time_us
     assert state.incarnation == fresh.incarnation
     assert state.generation > fresh.generation
-    await world.sketch.end(PART, "pending", {})
-    (first, *_) = await world.sketch.purges([PART], 10)
-    await world.sketch.purged([first])
+    await world.sketch.end(PARTITION, "pending", {})
+    (first, *_) = await world.sketch.take_purges([PARTITION], 10)
+    await world.sketch.acknowledge_purges([first])
     settled = await state_of(world)
     assert (settled.pending, settled.first_lease_us) == (0, None)
     assert (settled.purges, settled.purges_due) == (2, 0)
@@ -127,7 +127,7 @@ async def test_without_a_sketch_there_is_nothing_to_describe(paper: Paper) -> No
 
 async def test_gauges_show_the_parts_that_are_there(paper: Paper) -> None:
     instruments = Instruments()
-    states = await paper.caches.sketch.states([paper.part])
+    states = await paper.caches.sketch.states([paper.partition])
     instruments.sketch.measure(states)
     labels = {"database": paper.database, "class": "articles"}
     value = instruments.registry.get_sample_value

@@ -28,13 +28,13 @@ from mediator.model.operations import (
     Get,
     Outcome,
     Put,
-    Revise,
+    ReadModifyWrite,
     Update,
     WriteOperation,
 )
 from mediator.model.operators import Operator, OperatorCall
 from mediator.model.query import Query
-from mediator.routing.freshness import Wish
+from mediator.routing.freshness import ReadPreference
 from mediator.stores.port import StoreUnavailable
 from mediator.transactions.log import Entry, State
 from tests.process.mortal import FATE, Fate, Killed, make_mortal
@@ -76,17 +76,17 @@ def write_of(kind: str, database: str, id_: str) -> WriteOperation:
         case "update":
             operators = (OperatorCall("hits", Operator.INC, 1),)
             return Update(*head, values={"title": "new"}, operators=operators)
-        case "revise":
-            return Revise(*head, compute=lambda o: {"title": "new", "hits": o["hits"] + 1})
+        case "read_modify_write":
+            return ReadModifyWrite(*head, compute=lambda o: {"title": "new", "hits": o["hits"] + 1})
     return Delete(*head)
 
 
-KINDS = ("create", "put", "update", "revise", "delete")
+KINDS = ("create", "put", "update", "read_modify_write", "delete")
 AFTER: dict[str, Any] = {
     "create": {"title": "new", "hits": 1},
     "put": {"title": "new", "hits": 1},
     "update": {"title": "new", "hits": 11},
-    "revise": {"title": "new", "hits": 11},
+    "read_modify_write": {"title": "new", "hits": 11},
     "delete": None,
 }
 
@@ -94,7 +94,7 @@ AFTER: dict[str, Any] = {
 async def state(mediator: Service, database: str, id_: str) -> Any:
     """Return the object, after seeing that it is whole, and no intent is left on it."""
     route = await mediator.mediator.data.route(database, "pairs")
-    intents = mediator.mediator.transactions.settler.intents
+    intents = mediator.mediator.transactions.resolver.intents
     assert not any(s.intent for s in await intents.standing([(f, id_) for f in route.fragments]))
     try:
         seen = await mediator.get(database, "pairs", id_)
@@ -276,7 +276,11 @@ async def test_joint_writes_that_meet_a_committed_one_roll_it_forward_first(
     mediator: Service, pairs: str, half: str, kind: str
 ) -> None:
     await mediator.mediator.data.write(write_of(kind, pairs, half))
-    after = {**AFTER, "update": {"title": "new", "hits": 1}, "revise": {"title": "new", "hits": 1}}
+    after = {
+        **AFTER,
+        "update": {"title": "new", "hits": 1},
+        "read_modify_write": {"title": "new", "hits": 1},
+    }
     assert await state(mediator, pairs, half) == after[kind]
     await expire(mediator)
     assert await state(mediator, pairs, half) == after[kind]
@@ -293,7 +297,7 @@ async def test_a_reader_is_told_or_waits(mediator: Service, pairs: str, half: st
     assert isinstance(batched, Outcome)
     assert batched.partial == ("hits",)
     strong = await mediator.mediator.data.read(
-        Get(pairs, "pairs", half), Wish("strong", whole=True)
+        Get(pairs, "pairs", half), ReadPreference("strong", whole=True)
     )
     assert (strong.values, strong.partial) == ({"title": "put", "hits": 0}, ())
     assert (await mediator.get(pairs, "pairs", half)).partial == ()
@@ -311,7 +315,7 @@ async def test_strong_reads_of_a_batch_see_a_whole_object(
 async def test_a_strong_query_resolves_what_it_meets(
     mediator: Service, pairs: str, half: str
 ) -> None:
-    query, strong = Query(pairs, "pairs", limit=1000), Wish("strong", whole=True)
+    query, strong = Query(pairs, "pairs", limit=1000), ReadPreference("strong", whole=True)
     answer = await mediator.mediator.data.query(query, strong)
     [listed] = [item.outcome for item in answer.items if item.outcome.id == half]
     assert (listed.values, listed.partial) == ({"title": "put", "hits": 0}, ())
@@ -320,20 +324,20 @@ async def test_a_strong_query_resolves_what_it_meets(
 async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.transactions.joint.PATIENCE_S", 0.05)
-    monkeypatch.setattr("mediator.operations.waiting.PATIENCE_S", 0.05)
+    monkeypatch.setattr("mediator.transactions.joint.MAX_WAIT_S", 0.05)
+    monkeypatch.setattr("mediator.operations.backoff.MAX_WAIT_S", 0.05)
     data, id_, intent = mediator.mediator.data, unique(), unique("intent")
     await mediator.create(pairs, "pairs", id_, **OLD)
     route = await data.route(pairs, "pairs")
     transactions = mediator.mediator.transactions
     keys = [(fragment, id_) for fragment in route.fragments]
     await transactions._log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
-    await transactions.settler.intents.lock(keys, intent)
+    await transactions.resolver.intents.lock(keys, intent)
     for operation in (write_of("put", pairs, id_), inc(pairs, "pairs", id_)):
         with pytest.raises(Locked):
             await data.write(operation)
     assert (await mediator.get(pairs, "pairs", id_)).values == OLD
-    await transactions.settler.intents.unlock(keys, intent)
+    await transactions.resolver.intents.unlock(keys, intent)
     await transactions._log.remove([intent])
     await data.write(inc(pairs, "pairs", id_))
     assert await state(mediator, pairs, id_) == {"title": "old", "hits": 11}
@@ -347,7 +351,7 @@ async def test_an_intent_that_is_not_logged_is_refused_before_it_is_taken_away(
     await mediator.create(pairs, "pairs", id_, **OLD)
     transactions = mediator.mediator.transactions
     route = await mediator.mediator.data.route(pairs, "pairs")
-    await transactions.settler.intents.lock([(route.anchor, id_)], intent)
+    await transactions.resolver.intents.lock([(route.anchor, id_)], intent)
     await mediator.mediator.data.write(write_of("update", pairs, id_))
     assert await state(mediator, pairs, id_) == AFTER["update"]
     assert not await transactions._log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
@@ -380,8 +384,8 @@ async def test_writes_that_are_over_are_forgotten_together(
 ) -> None:
     monkeypatch.setattr("mediator.transactions.recovery.FORGOTTEN_WITHIN_S", 0.2)
     transactions = mediator.mediator.transactions
-    log, settler = transactions._log, transactions.settler
-    await settler.close()
+    log, resolver = transactions._log, transactions.resolver
+    await resolver.close()
     removed: list[list[str]] = []
 
     async def remove(intents: list[str]) -> None:
@@ -389,9 +393,9 @@ async def test_writes_that_are_over_are_forgotten_together(
 
     monkeypatch.setattr(log, "remove", remove)
     for intent in ("a", "b", "c"):
-        settler.forget(intent)
+        resolver.forget(intent)
         await asyncio.sleep(0)
-    await settler.close()
+    await resolver.close()
     assert removed == [["a", "b", "c"]]
 
 
@@ -401,7 +405,7 @@ async def test_writes_that_are_over_are_forgotten_together(
 async def test_concurrent_writes_to_one_object_end_as_one_of_them(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.transactions.joint.PATIENCE_S", 60.0)
+    monkeypatch.setattr("mediator.transactions.joint.MAX_WAIT_S", 60.0)
     for _ in range(5):
         id_ = unique()
         await mediator.create(pairs, "pairs", id_, title="old", hits=0)
@@ -432,7 +436,7 @@ async def test_what_a_batch_writes_over_several_systems_fails_one_by_one(
             Update(pairs, "pairs", gone, unique(), values={"title": "x"}, operators=overflow),
             write_of("update", pairs, made),
             write_of("update", pairs, there),
-            write_of("revise", pairs, other),
+            write_of("read_modify_write", pairs, other),
             write_of("delete", pairs, gone),
         ]
     )
@@ -441,7 +445,7 @@ async def test_what_a_batch_writes_over_several_systems_fails_one_by_one(
     assert errors[4:] == [None] * 4
     assert await state(mediator, pairs, made) == {"title": "new", "hits": 2}
     assert await state(mediator, pairs, there) == AFTER["update"]
-    assert await state(mediator, pairs, other) == AFTER["revise"]
+    assert await state(mediator, pairs, other) == AFTER["read_modify_write"]
     assert await state(mediator, pairs, gone) is None
 
 
@@ -451,7 +455,7 @@ async def test_what_is_locked_does_not_hold_a_batch_up(mediator: Service, pairs:
     for id_ in ids:
         await mediator.create(pairs, "pairs", id_, **OLD)
     route = await mediator.mediator.data.route(pairs, "pairs")
-    intents = mediator.mediator.transactions.settler.intents
+    intents = mediator.mediator.transactions.resolver.intents
     await intents.lock([(route.fragments[1], ids[2])], intent)
     answers = await mediator.mediator.data.batch([write_of("update", pairs, i) for i in ids])
     assert all(isinstance(answer, Outcome) for answer in answers)

@@ -177,7 +177,7 @@ async def test_no_probe_lasts_for_ever() -> None:
         "HTTP://CACHE.EXAMPLE",
         "http://169.254.169.254/latest/meta-data",
         "file:///etc/passwd",
-        "primary",
+        "view",
         "system",
     ],
 )

@@ -23,7 +23,7 @@ async def paper(mediator: Service) -> AsyncIterator[str]:
     assert mediator.systems_of(database, "pairs") == ("postgres", "redis")
     with pytest.MonkeyPatch.context() as patched:
         # Who waits for others is refused in the end; on a busy machine that would be often.
-        patched.setattr("mediator.transactions.joint.PATIENCE_S", 60.0)
+        patched.setattr("mediator.transactions.joint.MAX_WAIT_S", 60.0)
         yield database
 
 

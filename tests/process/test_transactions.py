@@ -27,7 +27,7 @@ from mediator.model.operations import (
     Delete,
     Outcome,
     Put,
-    Revise,
+    ReadModifyWrite,
     Update,
     WriteOperation,
 )
@@ -35,7 +35,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.port import SystemConfig
 from mediator.transactions import coordinator
 from mediator.transactions.log import Entry
-from mediator.transactions.model import MOST_READS, MOST_WRITES, Seen, Transaction
+from mediator.transactions.model import MOST_READS, MOST_WRITES, ReadSetEntry, Transaction
 from tests.faults.conditions import eventually
 from tests.process.mortal import FATE, Fate, Killed, make_mortal
 from tests.process.open_writes import expire
@@ -77,8 +77,8 @@ def update(database: str, class_name: str, id_: str, **values: Any) -> Update:
     return Update(database, class_name, id_, unique("op"), values=values)
 
 
-def seen(class_name: str, outcome: Outcome) -> Seen:
-    return Seen(class_name, outcome.id, outcome.versions)
+def seen(class_name: str, outcome: Outcome) -> ReadSetEntry:
+    return ReadSetEntry(class_name, outcome.id, outcome.versions)
 
 
 async def run(mediator: Service, wanted: Transaction) -> list[Outcome]:
@@ -96,7 +96,7 @@ async def values(mediator: Service, database: str, class_name: str, id_: str) ->
 
 async def is_marked(mediator: Service, database: str, class_name: str, id_: str) -> bool:
     route = await mediator.mediator.data.route(database, class_name)
-    intents = mediator.mediator.transactions.settler.intents
+    intents = mediator.mediator.transactions.resolver.intents
     return any(s.intent for s in await intents.standing([(f, id_) for f in route.fragments]))
 
 
@@ -125,7 +125,9 @@ async def test_all_is_done_on_every_system(
                 unique(),
                 operators=(OperatorCall("n", Operator.INC, 2),),
             ),
-            Revise(shop, "notes", trio["notes"].id, unique(), compute=lambda o: {"n": o["n"] + 3}),
+            ReadModifyWrite(
+                shop, "notes", trio["notes"].id, unique(), compute=lambda o: {"n": o["n"] + 3}
+            ),
             Create(shop, "pairs", created, unique(), values={"title": "new", "hits": 7}),
             Delete(shop, "pairs", deleted.id, unique()),
             reads=[seen(name, outcome) for name, outcome in trio.items()],
@@ -189,7 +191,7 @@ async def test_classes_that_are_unknown_cost_one_look(
 
     monkeypatch.setattr(data, "route", counted)
     new = Create(shop, written, unique(), unique(), values={"n": 1})
-    wanted = transaction(shop, new, reads=[Seen(name, unique(), None) for name in read])
+    wanted = transaction(shop, new, reads=[ReadSetEntry(name, unique(), None) for name in read])
     refusal = {"users": TransactionAborted, "nobody": NotFound}[written]
     with pytest.raises(refusal) if looks else nullcontext():
         await run(mediator, wanted)
@@ -203,7 +205,7 @@ async def test_a_class_that_another_replica_made_is_found(
         more = {**CLASSES, "more": CLASSES["notes"], "most": CLASSES["carts"]}
         await replica.mediator.control.set_schema(shop, {"classes": more})
     new = Create(shop, "users", unique(), unique(), values={"n": 1})
-    reads = [Seen(name, unique(), None) for name in ("more", "most")]
+    reads = [ReadSetEntry(name, unique(), None) for name in ("more", "most")]
     assert len(await run(mediator, transaction(shop, new, reads=reads))) == 1
 
 
@@ -213,7 +215,7 @@ async def test_absence_can_be_read(mediator: Service, shop: str) -> None:
         wanted = transaction(
             shop,
             Create(shop, name, made, unique(), values={"n": 1}),
-            reads=[Seen(name, absent, None)],
+            reads=[ReadSetEntry(name, absent, None)],
         )
         await run(mediator, wanted)
         await mediator.create(shop, name, absent, n=1)
@@ -222,7 +224,9 @@ async def test_absence_can_be_read(mediator: Service, shop: str) -> None:
             await run(mediator, again)
         await mediator.mediator.data.write(Delete(shop, name, absent, unique()))
         await run(mediator, again)
-        gone = transaction(shop, reads=[Seen(name, made, None), Seen(name, absent, None)])
+        gone = transaction(
+            shop, reads=[ReadSetEntry(name, made, None), ReadSetEntry(name, absent, None)]
+        )
         assert await run(mediator, gone) == []
 
 
@@ -266,7 +270,7 @@ async def test_what_one_operation_refuses_none_does(
 
 async def test_its_size_is_bounded(mediator: Service, shop: str) -> None:
     many = [update(shop, "users", unique(), n=1) for _ in range(MOST_WRITES + 1)]
-    reads = [Seen("users", unique(), None) for _ in range(MOST_READS + 1)]
+    reads = [ReadSetEntry("users", unique(), None) for _ in range(MOST_READS + 1)]
     for wanted in (
         transaction(shop, *many),
         transaction(shop, reads=reads),
@@ -324,7 +328,7 @@ async def test_a_retry_is_answered_and_not_repeated(
 async def test_plain_writes_wait_for_a_mark_and_then_say_so(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
-    data, intents = mediator.mediator.data, mediator.mediator.transactions.settler.intents
+    data, intents = mediator.mediator.data, mediator.mediator.transactions.resolver.intents
     log = mediator.mediator.transactions._log
 
     async def meet_mark(name: str) -> None:
@@ -351,7 +355,7 @@ async def test_a_mark_that_nobody_knows_stops_nobody(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
     """It came late, when its transaction was over."""
-    data, intents = mediator.mediator.data, mediator.mediator.transactions.settler.intents
+    data, intents = mediator.mediator.data, mediator.mediator.transactions.resolver.intents
     for name in SINGLE:
         [fragment] = (await data.route(shop, name)).fragments
         await intents.lock([(fragment, trio[name].id)], unique("intent"))
@@ -400,7 +404,7 @@ async def test_a_write_over_several_systems_is_waited_for(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While one of its steps is still to come, nobody may take what is there for the whole."""
-    monkeypatch.setattr(coordinator, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(coordinator, "MAX_WAIT_S", 0.1)
     object_ = await mediator.create(shop, "pairs", unique(), title="0", hits=0)
     redis = mediator.mediator._systems.get("redis").store
     send, go_on, reached = redis.write, asyncio.Event(), asyncio.Event()

@@ -12,7 +12,7 @@ from mediator.base.errors import Conflict, NotFound, TransactionAborted
 from mediator.catalogue.tables import transactions as table
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.model.operations import Outcome, Put
-from mediator.transactions.model import Seen, Transaction
+from mediator.transactions.model import ReadSetEntry, Transaction
 from tests.process.service import Service, field_on, unique
 
 STAYING = {
@@ -37,7 +37,7 @@ def put(database: str, class_name: str, id_: str, **values: Any) -> Put:
     return Put(database, class_name, id_, unique("op"), values=values, fingerprint="f")
 
 
-def both(database: str, id_: str, *reads: Seen) -> Transaction:
+def both(database: str, id_: str, *reads: ReadSetEntry) -> Transaction:
     writes = put(database, "carts", id_, n=1), put(database, "users", id_, n=1)
     return Transaction(database, unique("tx"), reads, writes, fingerprint="f")
 
@@ -95,9 +95,9 @@ async def test_a_class_that_goes_before_it_is_validated_has_changed(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, id_ = mediator.mediator.transactions, unique()
-    step = dropping(mediator, shop, transactions.settler.intents.standing, before=True)
-    monkeypatch.setattr(transactions.settler.intents, "standing", step)
-    seen = Seen("users", id_, None)
+    step = dropping(mediator, shop, transactions.resolver.intents.standing, before=True)
+    monkeypatch.setattr(transactions.resolver.intents, "standing", step)
+    seen = ReadSetEntry("users", id_, None)
     wanted = Transaction(shop, unique("tx"), (seen,), (put(shop, "carts", id_, n=1),), "f")
     with pytest.raises(TransactionAborted):
         await run(mediator, wanted)

@@ -1,4 +1,5 @@
-"""COHERENCE.md as a machine whose states can all be visited: one key, its writers, readers, caches.
+"""docs/protocol.md as a machine whose states can all be visited: one key, its writers, readers,
+caches.
 
 Times are small numbers of ticks that are left, or that have passed, so there is no horizon: the
 search ends when nothing new can be reached, however long everything goes on. Steps that are atomic

@@ -1,4 +1,4 @@
-"""How filters and reads go on in the model of COHERENCE.md."""
+"""How filters and reads go on in the model of docs/protocol.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model of COHERENCE.md is made of: worlds, steps, states."""
+"""What the model of docs/protocol.md is made of: worlds, steps, states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Step(Enum):
-    """Steps of the protocol, each of which can be left out; in the order of COHERENCE.md."""
+    """Steps of the protocol, each of which can be left out; in the order of docs/protocol.md."""
 
     STALE_AT_WRITE = "begin puts keys that were handed out into the filter"
     LAST_EXPIRY = "stale_until only grows"
@@ -58,7 +58,8 @@ class Step(Enum):
 class PendingBits(Enum):
     """Which keys are in the filter because writes of them are pending.
 
-    ALL: all of them, as COHERENCE.md says. MEMBERS: those that entered it since a cache could hold
+    ALL: all of them, as docs/protocol.md says. MEMBERS: those that entered it since a cache could
+        hold
     them, as the sketch does. NONE: nothing but `stale_until` counts.
     """
 

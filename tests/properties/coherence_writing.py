@@ -1,4 +1,4 @@
-"""How writes go on in the model of COHERENCE.md, and how the sketch is lost."""
+"""How writes go on in the model of docs/protocol.md, and how the sketch is lost."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Log(IntEnum):
     """What the log says of a joint write."""
 
     UNKNOWN = auto()
-    MARKING = auto()
+    PREPARING = auto()
     ABORTED = auto()
     COMMITTED = auto()
     FINISHED = auto()
@@ -264,7 +264,7 @@ def _delivering(world: World, state: State, number: int, it: Coordinator) -> Ite
     """Messages of a coordinator arrive, whether it is still there or not."""
     if it.begin is Sent.UNDER_WAY:
         fresh = state.log[number] is Log.UNKNOWN
-        after = _logged(state, number, Log.MARKING) if fresh else state
+        after = _logged(state, number, Log.PREPARING) if fresh else state
         sent = Sent.DONE if fresh else Sent.REFUSED
         yield Move(f"J{number} is logged", _with(after, number, it._replace(begin=sent)))
     for at in RECORDS:
@@ -275,7 +275,7 @@ def _delivering(world: World, state: State, number: int, it: Coordinator) -> Ite
             after = _with(after, number, it._replace(locks=locks))
             yield Move(f"J{number} locks record {at}", after)
     if it.commit is Sent.UNDER_WAY:
-        may = state.log[number] is Log.MARKING or not world.keeps(Rule.COMMIT_NEEDS_THE_LOG)
+        may = state.log[number] is Log.PREPARING or not world.keeps(Rule.COMMIT_NEEDS_THE_LOG)
         after = _logged(state, number, Log.COMMITTED) if may else state
         sent = Sent.DONE if may else Sent.REFUSED
         yield Move(f"J{number} is committed", _with(after, number, it._replace(commit=sent)))
@@ -284,7 +284,7 @@ def _delivering(world: World, state: State, number: int, it: Coordinator) -> Ite
 def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
     """What anybody does about a write, whenever they come across it."""
     log = state.log[number]
-    if log is Log.MARKING or (log is Log.UNKNOWN and _has_intent(state, number)):
+    if log is Log.PREPARING or (log is Log.UNKNOWN and _has_intent(state, number)):
         yield Move(f"J{number} is aborted", _logged(state, number, Log.ABORTED))
     if log in (Log.COMMITTED, Log.FINISHED):
         for at in RECORDS:
@@ -301,7 +301,7 @@ def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
 def _may_unlock(world: World, log: Log) -> bool:
     if log is Log.UNKNOWN:
         return not world.keeps(Rule.UNKNOWN_IS_ABORTED_FIRST)
-    if log is Log.MARKING:
+    if log is Log.PREPARING:
         return not world.keeps(Rule.ABORTED_BEFORE_UNLOCKED)
     forgotten = log is Log.FINISHED and not world.keeps(Rule.FINISHED_AFTER_APPLIED)
     return log is Log.ABORTED or forgotten

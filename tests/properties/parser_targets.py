@@ -36,14 +36,14 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import MediatorError, SchemaInvalid, Unauthenticated
 from mediator.changes.position import FeedPosition
 from mediator.operations.patch import json_patch, merge_patch, parse_update
-from mediator.query.parameters import read_parameters
-from mediator.query.positions import read_position
-from mediator.query.reading import read_query
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import parse_query_document
+from mediator.query.positions import decode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
 from sketch.protocol.wire import WireError, decode, decode_json
-from spark_jobs.runner.job import read_job
-from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.runner.job import parse_job
+from spark_jobs.runner.specification import SpecInvalid
 
 __all__ = ["SEEDS", "TARGETS", "TOKENS", "Target"]
 
@@ -118,11 +118,11 @@ def _text(raw: bytes) -> str:
 
 
 def _query(raw: bytes) -> object:
-    return read_query(parse_json(raw), SCHEMA, "articles", most=100)
+    return parse_query_document(parse_json(raw), SCHEMA, "articles", most=100)
 
 
 def _parameters(raw: bytes) -> object:
-    return read_parameters(parse_pairs(raw), SCHEMA, "articles", most=100)
+    return parse_parameters(parse_pairs(raw), SCHEMA, "articles", most=100)
 
 
 def _json_patch(raw: bytes) -> object:
@@ -144,9 +144,9 @@ def _signed_cursor(raw: bytes) -> object:
         title, hits = orjson.loads(raw)
     except (orjson.JSONDecodeError, TypeError, ValueError):
         return None
-    levels = read_query({"order": ["title", "hits"]}, SCHEMA, "articles").levels
+    levels = parse_query_document({"order": ["title", "hits"]}, SCHEMA, "articles").levels
     cursor = CURSORS.seal(BOUND, "news_1", ["id", [title], [hits]])
-    return read_position(levels, CURSORS.open(BOUND, "news_1", cursor))
+    return decode_position(levels, CURSORS.open(BOUND, "news_1", cursor))
 
 
 def _lines(raw: bytes) -> object:
@@ -210,7 +210,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "sketch": Target(decode, (WireError,)),
     "sketch as JSON": Target(decode_json, (WireError,)),
     "schema": Target(lambda raw: parse_schema("news", parse_json(raw)), (SchemaInvalid, HttpError)),
-    "job": Target(lambda raw: read_job(parse_json(raw), "news"), (SpecInvalid, HttpError)),
+    "job": Target(lambda raw: parse_job(parse_json(raw), "news"), (SpecInvalid, HttpError)),
 }
 
 _TOKEN: Final = ".".join(

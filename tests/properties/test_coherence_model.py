@@ -1,14 +1,14 @@
-"""The protocol of COHERENCE.md, searched exhaustively; and with each of its steps left out.
+"""The protocol of docs/protocol.md, searched exhaustively; and with each of its steps left out.
 
 What stands for what: a change on the right asks for one on the left.
 
 ===========================  =======================================================================
 in the model                 in the code
 ===========================  =======================================================================
-``begin``                    `SketchGuard.begin`: `steps.begin` (writes.lua), `MemoryPart.begin`
-``begin fails``              `SketchGuard.begin` raises `Unavailable`: the write is not done
-``the store writes``         `mediator.operations.calls.StoreCalls`: the store's own write
-``end``                      `SketchGuard.end`: `steps.end`, `MemoryPart.end`
+``begin``                    `SketchGuard.begin`: `steps.begin` (writes.lua),
+`MemoryPartition.begin` ``begin fails``              `SketchGuard.begin` raises `Unavailable`: the
+write is not done ``the store writes``         `mediator.operations.calls.StoreCalls`: the store's
+own write ``end``                      `SketchGuard.end`: `steps.end`, `MemoryPartition.end`
   its version entry          `made` (writes.lua), `Versions.made`
   its purges                 `owe` (purges.lua), `OwedPurges.owe`
 ``purge``                    `sketch.purging.Purging`: `steps.take`, `steps.purged`
@@ -16,22 +16,22 @@ in the model                 in the code
 ``write again``              `Lingering.join`: under a mark that lingers, with its token
   its ``end``, at any time   `Lingering.end_some`; `Lingering.give_way`, to whoever wants to read
 ``recover``                  `app.coherence.orphans.Recovery`: `steps.orphans`, then `end`
-``report: life n``           `CachedReads.ask`: `steps.read` (reads.lua), `MemoryPart.report_read`
-``the report fails``         `CachedReads.ask`: `Grant(0)`
-``a grant is used again``    `app.coherence.grants.Grants`
-``the store reads n``        the data plane's read of the systems
-``the sketch knows n``       `CachedReads.current_tag`: 304 without the store
-``the sketch is told n``     `CachedReads.learn`: `steps.fill`, `Versions.fill`
-``an answer: n``             `CachedReads.keeping`: headers, unless it is later than M
-``a filter is made``         `steps.snapshot` (filter.lua), `ServerSketch.snapshot`
-``the filter arrives``       `sketch.client.filters`: its age counts from the sending
-``a read of its young copy`` `sketch.client.reading`: `Need.fresh`, `Copy.since`
-``a revalidation``           `sketch.client.reading`: ``Cache-Control: no-cache``
-``a dated request``          `CachedReads.dated`, `sketch.client.dated`: ``max_age``
+``report: life n``           `CachedReads.ask`: `steps.read` (reads.lua),
+`MemoryPartition.report_read` ``the report fails``         `CachedReads.ask`: `Grant(0)` ``a grant
+is used again``    `app.coherence.grants.Grants` ``the store reads n``        the data plane's read
+of the systems ``the sketch knows n``       `CachedReads.current_tag`: 304 without the store ``the
+sketch is told n``     `CachedReads.learn`: `steps.fill`, `Versions.fill` ``an answer: n``
+`CachedReads.keeping`: headers, unless it is later than M ``a filter is made``
+`steps.snapshot` (filter.lua), `ServerSketch.snapshot` ``the filter arrives``
+`sketch.client.filters`: its age counts from the sending ``a read of its young copy``
+`sketch.client.reading`: `Need.fresh`, `Copy.since` ``a revalidation``
+`sketch.client.reading`: ``Cache-Control: no-cache`` ``a dated request``
+`CachedReads.dated`, `sketch.client.dated`: ``max_age``
   ``answer of a cache``      `sketch.client.sketch_clock`: what its date tells of its age
-``the sketch is lost``       the part has another ``life`` (part.lua); `MemoryPart.__init__`
-``tick``                     time passes: `expire` (filter.lua), `MemoryPart.expire`
-===========================  =======================================================================
+``the sketch is lost``       the partition has another ``life`` (part.lua);
+`MemoryPartition.__init__` ``tick``                     time passes: `expire` (filter.lua),
+`MemoryPartition.expire` ===========================
+=======================================================================
 
 Each writer, and each request, is of a replica of its own: what two replicas share is the sketch and
 the store. Creates and deletes are writes; version 0 is what was there before, be it nothing.

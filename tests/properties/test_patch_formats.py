@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mediator.base.errors import Conflict, Invalid
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import COPY_BUDGET, OPERATIONS_MAX, POINTER_TOKENS
-from mediator.operations.patch import UpdateParts, json_patch, merge_patch, parse_update
+from mediator.operations.patch import FieldChanges, json_patch, merge_patch, parse_update
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
 from tests.properties.things import CODEC, THINGS, hostile
@@ -79,7 +79,7 @@ def test_no_operator_is_taken_for_another_type(operator: Operator) -> None:
 
 def test_an_update_has_values_unset_and_operators() -> None:
     body = {"hits": {"inc": 1}, "price": {"set": None}, "tags": {"add_to_set": "x"}}
-    assert parse_update(ARTICLE, ARTICLES, body | {"at": {"unset": True}}) == UpdateParts(
+    assert parse_update(ARTICLE, ARTICLES, body | {"at": {"unset": True}}) == FieldChanges(
         values={"price": None},
         unset=("at",),
         operators=(
@@ -162,7 +162,7 @@ def test_members_of_documents_are_merged(original: Any, patch: Any, result: Any)
 def test_a_merge_of_whole_fields_needs_no_read() -> None:
     body = {"title": "x", "price": "1.50", "hits": None, "meta": None, "tags": ["b", "a"]}
     parts = merge_patch(ARTICLE, ARTICLES, body)
-    assert isinstance(parts, UpdateParts)
+    assert isinstance(parts, FieldChanges)
     assert ARTICLES.encode(parts.values) == {"title": "x", "price": "1.5", "tags": ["a", "b"]}
     assert parts.unset == ("hits", "meta")
     assert parts.operators == ()

@@ -16,12 +16,12 @@ from mediator.model.filters import Compare, Comparison, Contains, Filter, In, Li
 from mediator.model.patterns import matcher
 from mediator.model.query import Query
 from mediator.query.budget import Budget, Limits
-from mediator.query.conditions import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
-from mediator.query.pacing import LONG, Sieve
-from mediator.query.reading import read_query
-from mediator.query.results.index import QueryIndex, WatchedQuery
-from mediator.query.results.possibility import Truth
-from mediator.query.results.work import MOST_WORK, Work
+from mediator.query.evaluation import LONG, FilterEvaluator
+from mediator.query.filter_parser import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
+from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
+from mediator.query.invalidation.match_budget import MAX_MATCH_COST, MatchBudget
+from mediator.query.invalidation.three_valued import Truth
+from mediator.query.parser import parse_query_document
 from mediator.schema.parse import parse_schema
 
 FIELDS = {
@@ -52,9 +52,9 @@ def like(pattern: str) -> dict[str, Any]:
 )
 def test_what_a_filter_searches_for_is_bounded(many: list[Any], few: list[Any]) -> None:
     with pytest.raises(Invalid) as refused:
-        read_query({"filter": {"or": many}}, SCHEMA, "people")
+        parse_query_document({"filter": {"or": many}}, SCHEMA, "people")
     assert refused.value.locations[0].pointer.startswith("/filter/or/")
-    assert read_query({"filter": {"or": few}}, SCHEMA, "people").query.filter is not None
+    assert parse_query_document({"filter": {"or": few}}, SCHEMA, "people").query.filter is not None
 
 
 def test_hostile_patterns_mean_what_they_say() -> None:
@@ -101,7 +101,7 @@ async def _ticks_during(filter_: Filter, names: list[str]) -> tuple[int, list[st
             await asyncio.sleep(0)
 
     other = asyncio.create_task(tick())
-    found = await Sieve(filter_, Budget(Limits(), Ticking())).sift(names, _named)
+    found = await FilterEvaluator(filter_, Budget(Limits(), Ticking())).select(names, _named)
     other.cancel()
     return ticks, found
 
@@ -125,9 +125,9 @@ async def test_a_long_text_is_searched_in_a_thread() -> None:
         return at
 
     for filter_ in (Like(("name",), "%b"), Not(Contains(("name",), "c"))):
-        sieve = Sieve(filter_, Budget(Limits(), Ticking()))
+        evaluator = FilterEvaluator(filter_, Budget(Limits(), Ticking()))
         for name, elsewhere in (("ab", False), ("a" * LONG + "b", True)):
-            assert await sieve.sift([name], lookup) == [name]
+            assert await evaluator.select([name], lookup) == [name]
             assert (threads[-1] != here) is elsewhere
 
 
@@ -135,7 +135,7 @@ async def test_the_time_of_a_query_is_asked_for_at_each_object() -> None:
     clock = Ticking()
     budget = Budget(Limits(seconds=0.1), clock)
     with pytest.raises(TooCostly):
-        await Sieve(Like(("name",), "a%"), budget).sift(["ab"] * 1_000, _named)
+        await FilterEvaluator(Like(("name",), "a%"), budget).select(["ab"] * 1_000, _named)
     assert clock.looks < 150
 
 
@@ -149,7 +149,7 @@ def _image(name: str, year: int = 1) -> Image:
 def _index(filters: list[Filter]) -> QueryIndex:
     index = QueryIndex()
     for number, filter_ in enumerate(filters):
-        index.put(str(number), WatchedQuery(Query("d", "c", filter=filter_)))
+        index.put(str(number), RegisteredQuery(Query("d", "c", filter=filter_)))
     return index
 
 
@@ -159,35 +159,35 @@ def test_beyond_the_work_that_a_write_is_worth_all_results_are_changed() -> None
     short, long_ = (Effect(_image(text), _image(text + "y")) for text in ("a", "a" * 100_000))
     assert index.changed([short]) == set()
     assert index.changed([long_]) == {str(n) for n in range(90)}
-    assert index.changed([short], Work(0)) == {str(n) for n in range(90)}
+    assert index.changed([short], MatchBudget(0)) == {str(n) for n in range(90)}
 
 
 def test_the_work_of_a_write_counts_all_of_its_objects() -> None:
     index = _index([Compare(Comparison.EQ, ("year",), 2)])
     effect = Effect(_image("a", 2), _image("a", 3))
-    assert index.changed([effect] * (MOST_WORK // 4)) == {"0"}
+    assert index.changed([effect] * (MAX_MATCH_COST // 4)) == {"0"}
     nothing = Effect(_image("a", 2), _image("a", 2), frozenset({"name"}))
     quiet = _index([Not(Compare(Comparison.EQ, ("year",), 2))])
     assert quiet.changed([nothing] * 10) == set()
-    assert quiet.changed([nothing] * MOST_WORK) == {"0"}
+    assert quiet.changed([nothing] * MAX_MATCH_COST) == {"0"}
 
 
-def test_an_object_whose_deciding_values_stay_is_judged_once() -> None:
-    judged: list[Image] = []
-    query = WatchedQuery(Query("d", "c", filter=Like(("name",), "%x%")))
+def test_an_object_whose_deciding_values_stay_is_tested_once() -> None:
+    tested: list[Image] = []
+    query = RegisteredQuery(Query("d", "c", filter=Like(("name",), "%x%")))
 
-    def judge(image: Image) -> Truth:
-        judged.append(image)
-        return Truth.NO
+    def test(image: Image) -> Truth:
+        tested.append(image)
+        return Truth.FALSE
 
-    query.__dict__["judge"] = judge
+    query.__dict__["test"] = test
     assert not query.changes(Effect(_image("a", 1), _image("a", 2)))
-    assert len(judged) == 1
+    assert len(tested) == 1
     assert not query.changes(Effect(_image("a"), _image("b")))
-    assert len(judged) == 3
+    assert len(tested) == 3
     partly = Image("a", frozenset({"year"}), {"year": 1})
     assert not query.changes(Effect(partly, partly))
-    assert len(judged) == 5
+    assert len(tested) == 5
 
 
 def test_patterns_agree_with_regular_expressions_on_any_character() -> None:

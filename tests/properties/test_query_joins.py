@@ -149,7 +149,7 @@ def under(filter_: Filter, alias: str) -> Filter:
     """Return a filter on a joined object."""
     match filter_:
         case And(parts) | Or(parts):
-            return replace(filter_, parts=tuple(under(part, alias) for part in parts))
+            return replace(filter_, operands=tuple(under(part, alias) for part in parts))
         case Not(part):
             return Not(under(part, alias))
     return replace(filter_, path=(alias, *filter_.path))

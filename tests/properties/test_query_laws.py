@@ -17,10 +17,10 @@ from mediator.model.order import Top, beyond, position_of, rank, sort_key
 from mediator.model.patterns import matcher
 from mediator.model.query import Aggregate, Computation, Function, OrderBy
 from mediator.query.aggregation import Groups
-from mediator.query.parameters import read_parameters
-from mediator.query.positions import read_position, write_position
-from mediator.query.reading import read_query
-from mediator.query.targets import Scope
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import parse_query_document
+from mediator.query.paths import Scope
+from mediator.query.positions import decode_position, encode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import MISSING
 from mediator.schema.types import Values
@@ -38,7 +38,7 @@ SCHEMA = parse_schema(
                     "born": {"type": "timestamp"},
                     "login": {"type": "document"},
                     "tags": {"type": "set", "items": "string"},
-                    "intents": {"type": "map", "items": "integer"},
+                    "marks": {"type": "map", "items": "integer"},
                     "boss": {"type": "reference", "to": "people"},
                 }
             }
@@ -181,7 +181,7 @@ WORDS = (
     "year",
     "login.a.b",
     "tags",
-    "intents.k",
+    "marks.k",
     "boss",
     "lead.name",
     "n",
@@ -208,7 +208,7 @@ JSON = st.recursive(
 def test_whatever_is_sent_is_a_query_or_told_to_be_wrong(document: Any) -> None:
     told: Any
     try:
-        told = read_query(document, SCHEMA, "people").query.limit
+        told = parse_query_document(document, SCHEMA, "people").query.limit
     except Invalid as error:
         told = error.locations
     assert told
@@ -227,13 +227,13 @@ def test_whatever_is_sent_is_a_query_or_told_to_be_wrong(document: Any) -> None:
 def test_whatever_parameters_are_sent(pairs: list[tuple[str, str]]) -> None:
     told: Any = None
     try:
-        read_parameters(pairs, SCHEMA, "people", most=1000)
+        parse_parameters(pairs, SCHEMA, "people", most=1000)
     except Invalid as error:
         told = error.locations
     assert told is None or told
 
 
-@pytest.mark.parametrize("path", ["name", "year", "score", "money", "born", "login.a", "intents.k"])
+@pytest.mark.parametrize("path", ["name", "year", "score", "money", "born", "login.a", "marks.k"])
 @given(data=st.data())
 def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None:
     target = Scope(SCHEMA.classes["people"]).find(path)
@@ -244,9 +244,9 @@ def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None
         "money": st.sampled_from(["0.10", "9" * 34]),
         "born": st.sampled_from(["2026-11-21T05:00:00.000001Z", "0001-01-01T00:00:00Z"]),
         "login.a": st.text("aé ", max_size=3) | st.booleans(),
-        "intents.k": st.integers(0, 3),
+        "marks.k": st.integers(0, 3),
     }[path]
     values = {} if data.draw(st.booleans()) else {path: target.from_json(data.draw(constants))}
     order = (OrderBy(target.path),)
     position = position_of(order, lambda _: values.get(path, MISSING), "id")
-    assert read_position([target], write_position([target], position)) == position
+    assert decode_position([target], encode_position([target], position)) == position

@@ -28,10 +28,10 @@ from mediator.model.filters import (
 )
 from mediator.model.order import beyond, sort_key
 from mediator.model.query import OrderBy, Position, Query
-from mediator.query.results.cover import cover_of
-from mediator.query.results.index import QueryIndex, WatchedQuery
-from mediator.query.results.intervals import Intervals
-from mediator.query.results.possibility import Truth, judge_of
+from mediator.query.invalidation.access_predicates import access_predicates_of
+from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
+from mediator.query.invalidation.intervals import Intervals
+from mediator.query.invalidation.three_valued import Truth, compile_three_valued
 from mediator.schema.types import Values
 
 FIELDS = ("x", "y", "z")
@@ -144,7 +144,7 @@ def test_no_query_whose_result_changed_is_missed(
     index = QueryIndex()
     queries = [_behind(query, position) for query in queries]
     for number, query in enumerate(queries):
-        index.put(str(number), WatchedQuery(query))
+        index.put(str(number), RegisteredQuery(query))
     exact = touched_by(before, after)
     touched = None if exact is None else exact | more
     effect = Effect(image(before, known[0]), image(after, known[1]), touched)
@@ -172,10 +172,10 @@ def test_what_is_judged_for_certain_holds_whatever_the_rest_is(
 ) -> None:
     seen = image(values, known)
     assert seen is not None
-    truth = judge_of(filter_)(seen)
+    truth = compile_three_valued(filter_)(seen)
     held = holds(filter_, lookup_of("a", values))
-    assert truth in ((Truth.YES if held else Truth.NO), Truth.PERHAPS)
-    assert known != set(FIELDS) or truth is not Truth.PERHAPS
+    assert truth in ((Truth.TRUE if held else Truth.FALSE), Truth.UNKNOWN)
+    assert known != set(FIELDS) or truth is not Truth.UNKNOWN
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=150), st.integers(0, 9))
@@ -196,7 +196,7 @@ def index_of(filters: Sequence[Filter], fields: tuple[str, ...] | None = ()) -> 
     index = QueryIndex()
     for number, filter_ in enumerate(filters):
         query = Query("news", "things", filter=filter_, fields=fields)
-        index.put(str(number), WatchedQuery(query))
+        index.put(str(number), RegisteredQuery(query))
     return index
 
 
@@ -227,18 +227,18 @@ def test_a_query_that_is_not_understood_is_changed_by_every_write() -> None:
     assert index.changed([Effect(image_, image_, frozenset("x"))]) == {"new"}
     index.discard("new")
     assert len(index) == 0
-    assert not index.heeds(None)
+    assert not index.depends_on(None)
 
 
 def test_most_filters_are_found_by_a_demand() -> None:
     equal = Compare(Comparison.EQ, ("x",), 1)
     anywhere = Like(("y",), "%a")
-    assert cover_of(And((anywhere, equal))) is not None
-    assert cover_of(Or((anywhere, equal))) is None
-    assert cover_of(Or((equal, Between(("y",), 1, 2)))) is not None
+    assert access_predicates_of(And((anywhere, equal))) is not None
+    assert access_predicates_of(Or((anywhere, equal))) is None
+    assert access_predicates_of(Or((equal, Between(("y",), 1, 2)))) is not None
     costs: list[Filter] = [Compare(Comparison.GT, ("x",), 1), Like(("x",), "a%"), equal]
     for worse, better in pairwise(costs):
-        assert cover_of(And((worse, better))) == cover_of(better)
+        assert access_predicates_of(And((worse, better))) == access_predicates_of(better)
 
 
 @given(st.lists(FILTERS, max_size=8), st.sets(st.integers(0, 7)), OBJECTS)

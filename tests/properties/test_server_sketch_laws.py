@@ -26,8 +26,8 @@ from hypothesis.stateful import (
 )
 
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import Changes, Ended, Grant, SketchLimits
-from tests.process.sketches import PART, World, bits_of, has, memory_world, redis_world
+from sketch.protocol.port import EndResult, Grant, ResultChanges, SketchLimits
+from tests.process.sketches import PARTITION, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(
     longest_ttl_s=20.0,
@@ -102,7 +102,7 @@ class Histories(RuleBasedStateMachine):
         self.exact = False
         self.loop = asyncio.new_event_loop()
         self.world = self.run(type(self).world_of())
-        self.run(self.world.sketch.create(PART))
+        self.run(self.world.sketch.create(PARTITION))
         self.model = Model()
         self.store = dict.fromkeys(KEYS, 1)
         self.copies: set[Copy] = set()
@@ -140,7 +140,7 @@ class Histories(RuleBasedStateMachine):
         write = Write(next(self.tokens), keys, self.now + 6 * US, copied)
         if self.now < model.saturated_until:
             write.held = set(keys)
-        begun = self.run(self.world.sketch.begin(PART, keys, write.token))
+        begun = self.run(self.world.sketch.begin(PARTITION, keys, write.token))
         assert set(begun.held) == write.held
         for key in copied:
             model.stale[key] = max(model.stale.get(key, 0), model.handed[key])
@@ -151,7 +151,7 @@ class Histories(RuleBasedStateMachine):
     @rule(write=writes)
     def begin_again(self, write: Write) -> None:
         if write.token in self.pending:
-            begun = self.run(self.world.sketch.begin(PART, write.keys, write.token))
+            begun = self.run(self.world.sketch.begin(PARTITION, write.keys, write.token))
             assert set(begun.held) == write.held
 
     @rule(write=writes)
@@ -166,11 +166,13 @@ class Histories(RuleBasedStateMachine):
     def end(self, write: Write, told: bool, looked: bool) -> None:
         """End a write, perhaps not for the first time, perhaps after a look at the queries."""
         write.fenced = True
-        changes = Changes((), self.run(self.world.sketch.registered(PART, 0)).mark)
+        changes = ResultChanges(
+            (), self.run(self.world.sketch.registrations(PARTITION, 0)).sequence
+        )
         made = write.made if told else {}
-        ending = self.world.sketch.end(PART, write.token, made, changes if looked else None)
+        ending = self.world.sketch.end(PARTITION, write.token, made, changes if looked else None)
         wanted = write.token in self.pending and not self.wanted.isdisjoint(write.keys)
-        assert self.run(ending) is (Ended.WANTED if wanted else Ended.DONE)
+        assert self.run(ending) is (EndResult.CONTENDED if wanted else EndResult.DONE)
         self._ended(write)
 
     @rule(keys=some_keys)
@@ -182,14 +184,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def recover(self) -> None:
-        orphans = self.run(self.world.sketch.orphans([PART], 100))
+        orphans = self.run(self.world.sketch.orphans([PARTITION], 100))
         late = {t for t, write in self.pending.items() if write.deadline <= self.now}
         assert {orphan.token for orphan in orphans} == late
         for orphan in orphans:
             write = self.pending[orphan.token]
             assert set(orphan.keys) == set(write.keys)
             write.fenced = True
-            self.run(self.world.sketch.end(PART, orphan.token, {}))
+            self.run(self.world.sketch.end(PARTITION, orphan.token, {}))
             self._ended(write)
 
     def _ended(self, write: Write) -> None:
@@ -205,7 +207,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(target=reads, keys=some_keys, ttl_s=st.sampled_from(TTLS_S))
     def report_read(self, keys: list[str], ttl_s: float) -> Read:
-        grant = self.run(self.world.sketch.report_read(PART, keys, ttl_s))
+        grant = self.run(self.world.sketch.report_read(PARTITION, keys, ttl_s))
         pending, too_early = self.marked & set(keys), self.now < self.model.uncacheable_until
         refused = bool(pending) or too_early
         if not too_early:
@@ -227,7 +229,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(read=reads)
     def fill(self, read: Read) -> None:
-        self.run(self.world.sketch.fill(PART, read.grant.fill, read.seen))
+        self.run(self.world.sketch.fill(PARTITION, read.grant.fill, read.seen))
 
     @rule(read=reads)
     def receive(self, read: Read) -> None:
@@ -247,14 +249,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule(confirmed=st.booleans())
     def purge(self, confirmed: bool) -> None:
-        model, purges = self.model, self.run(self.world.sketch.purges([PART], 100))
+        model, purges = self.model, self.run(self.world.sketch.take_purges([PARTITION], 100))
         given = {purge.key for purge in purges}
         free = {k for k in KEYS if model.given.get(k, 0) + PURGE_LEASE_US <= self.now}
         assert given >= {k for k, at in model.owed if at + STEP_US <= self.now and k in free}
         assert given <= {k for k, _ in model.owed}
         model.given |= dict.fromkeys(given, self.now)
         if confirmed:
-            self.run(self.world.sketch.purged(purges))
+            self.run(self.world.sketch.acknowledge_purges(purges))
             model.owed = {(k, at) for k, at in model.owed if k not in given or at > self.now}
             for key in given:
                 del model.given[key]
@@ -283,7 +285,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def no_copy_out_of_date_passes_the_filter(self) -> None:
-        snapshot = self.run(self.world.sketch.snapshot([PART]))
+        snapshot = self.run(self.world.sketch.snapshot([PARTITION]))
         assert snapshot.time_us == self.now
         for copy in self.copies:
             assert copy.version == self.store[copy.key] or has(snapshot, copy.key)

@@ -42,7 +42,7 @@ def lines(ops: list[Op], told: str, key: str) -> list[bytes]:
 
 
 def defined(ops: list[Op], *, reads_tell: bool) -> int:
-    """The sheet's definition, pair by pair."""
+    """the paper's definition, pair by pair."""
     return max(
         (
             read.start - other.end

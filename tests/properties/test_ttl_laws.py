@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Cate, CateSettings, Constraints, Learner, LearnerSettings, Memory
 from sketch.ttl.cate import Ratio, life_s
 from sketch.ttl.optimum import best_writes_per_life, relative_cost
 
-PART = Part("paper", "articles")
+PARTITION = Partition("paper", "articles")
 KEYS = [f"articles/{number}#all" for number in range(6)]
 RATES = st.floats(0, 1e6)
 RATIOS: st.SearchStrategy[Ratio] = st.sampled_from(["linear", "logistic", "unweighted"])
@@ -81,7 +81,7 @@ def test_whatever_happens_lives_are_lives_and_the_same_again(events: list[Any], 
         now = 0.0
         for what, keys, step, life in events:
             now += step
-            lives = [estimator.ttl_s(PART, keys, now) for estimator in (first, second)]
+            lives = [estimator.ttl_s(PARTITION, keys, now) for estimator in (first, second)]
             assert lives[0] == lives[1]
             assert 0 <= lives[0] <= LONGEST * (1 + 1e-9)
             for estimator in (first, second):
@@ -93,11 +93,11 @@ def _tell(
 ) -> None:
     match what:
         case "miss":
-            estimator.missed(PART, keys, now, life)
+            estimator.missed(PARTITION, keys, now, life)
         case "write":
-            estimator.wrote(PART, keys, now)
+            estimator.wrote(PARTITION, keys, now)
         case "filled":
-            estimator.filled(PART, 0.3)
+            estimator.filled(PARTITION, 0.3)
         case _:
             estimator.merge([list(estimator.share(now))], now)
 
@@ -105,9 +105,9 @@ def _tell(
 @given(st.lists(JSON | ENTRY.map(lambda entry: [entry]), max_size=3))
 def test_what_others_tell_is_taken_or_left(others: list[Any]) -> None:
     for estimator in estimators(0):
-        estimator.missed(PART, KEYS[:1], 0)
-        estimator.wrote(PART, KEYS[:1], 1)
+        estimator.missed(PARTITION, KEYS[:1], 0)
+        estimator.wrote(PARTITION, KEYS[:1], 1)
         estimator.merge(others, 2)
-        life = estimator.ttl_s(PART, KEYS[:1], 3)
+        life = estimator.ttl_s(PARTITION, KEYS[:1], 3)
         assert 0 <= life <= LONGEST
         assert math.isfinite(life)

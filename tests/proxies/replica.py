@@ -26,7 +26,14 @@ from app.settings.main import CacheSettings
 from mediator.base.clock import SystemClock
 from mediator.stores.port import SystemConfig
 from sketch.filter.bloom import FilterShape
-from sketch.protocol.port import Begun, Changes, Ended, Part, Purge, SketchLimits
+from sketch.protocol.port import (
+    BeginResult,
+    EndResult,
+    Partition,
+    Purge,
+    ResultChanges,
+    SketchLimits,
+)
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
 from tests.process.coherent_origin import served
@@ -81,29 +88,33 @@ class SteppedSketch(RedisSketch):
 
     reach: Reach
 
-    async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
+    async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
         await self.reach("begin")
-        begun = await super().begin(part, keys, token)
+        begun = await super().begin(partition, keys, token)
         await self.reach("begun")
         return begun
 
     async def end(
-        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
-    ) -> Ended:
+        self,
+        partition: Partition,
+        token: str,
+        versions: Mapping[str, int],
+        changes: ResultChanges | None = None,
+    ) -> EndResult:
         await self.reach("stored")
-        ended = await super().end(part, token, versions, changes)
+        ended = await super().end(partition, token, versions, changes)
         await self.reach("ended")
         return ended
 
-    async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
-        taken = await super().purges(parts, limit)
+    async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
+        taken = await super().take_purges(partitions, limit)
         if taken:
             await self.reach("purge taken")
         return taken
 
-    async def purged(self, purges: Sequence[Purge]) -> None:
+    async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
         await self.reach("purge sent")
-        await super().purged(purges)
+        await super().acknowledge_purges(purges)
 
 
 class SkewedClock(SystemClock):
@@ -144,7 +155,7 @@ async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
     caches = Caches(settings, sketch, Static(), clock=clock)
     systems = [SystemConfig(**system) for system in plan.systems]
     async with service(systems, plan.catalogue_url, guard=caches.guard, clock=clock) as running:
-        caches.start(running.mediator.settlement, lambda: running.mediator.data.model)
+        caches.start(running.mediator.orphan_resolver, lambda: running.mediator.data.model)
         options = DataOptions(b"k" * 32, sketch_valid_s=60.0)
         api = DataApi(running.mediator.data, options, running.observed.append, None, caches)
 

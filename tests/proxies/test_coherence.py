@@ -1,4 +1,7 @@
-"""The service behind a real Varnish: cached, bounded, purged (papers: cache_sketch, figure 3)."""
+"""The service behind a real Varnish: cached, bounded, purged.
+
+See docs/papers/cache_sketch.md, figure 3.
+"""
 
 from __future__ import annotations
 

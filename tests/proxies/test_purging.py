@@ -13,7 +13,7 @@ import pytest
 from benchmarks.harness.varnish import Varnish
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Part, Purge, SketchLimits, SketchUnavailable
+from sketch.protocol.port import Partition, Purge, SketchLimits, SketchUnavailable
 from sketch.purging import (
     Purger,
     Purging,
@@ -34,7 +34,7 @@ from tests.proxies.nginx import Nginx
 from tests.proxies.scripted_purger import PassingTime, ScriptedPurger
 from tests.proxies.small_origin import Origin
 
-PART = Part("news", "articles")
+PARTITION = Partition("news", "articles")
 F_S = 100.0
 LEASE_S = 10.0
 QUICK = PurgingLimits(look_every_s=0.01, first_wait_s=0.01, longest_wait_s=0.05)
@@ -53,17 +53,17 @@ class Writes:
         self._now_us += round(seconds * 1_000_000)
 
     async def write(self, *keys: str) -> None:
-        await self.sketch.create(PART)
-        await self.sketch.report_read(PART, keys, 60.0)
+        await self.sketch.create(PARTITION)
+        await self.sketch.report_read(PARTITION, keys, 60.0)
         self._tokens += 1
-        await self.sketch.begin(PART, keys, str(self._tokens))
-        await self.sketch.end(PART, str(self._tokens), {})
+        await self.sketch.begin(PARTITION, keys, str(self._tokens))
+        await self.sketch.end(PARTITION, str(self._tokens), {})
         self.advance(0.001)
 
     async def owed(self) -> set[str]:
         """What is owed after all leases have ended; nothing is left to be given out."""
         self.advance(LEASE_S)
-        return {purge.key for purge in await self.sketch.purges([PART], 10_000)}
+        return {purge.key for purge in await self.sketch.take_purges([PARTITION], 10_000)}
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def purging(
     tell: Callable[[PurgeEvent], None] = lambda event: None,
 ) -> AsyncIterator[Purging]:
     """Let purges be sent in the background."""
-    worker = Purging(writes.sketch, purgers, lambda: [PART], tell, limits)
+    worker = Purging(writes.sketch, purgers, lambda: [PARTITION], tell, limits)
     task = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -180,7 +180,7 @@ async def test_nothing_is_taken_while_nobody_would_get_it(writes: Writes) -> Non
         await writes.write("articles/b#main")
         for _ in range(10):
             await asyncio.sleep(0)
-    assert {p.key for p in await writes.sketch.purges([PART], 10)} == {"articles/b#main"}
+    assert {p.key for p in await writes.sketch.take_purges([PARTITION], 10)} == {"articles/b#main"}
 
 
 async def test_requests_name_as_many_keys_as_the_purger_takes(writes: Writes) -> None:
@@ -204,18 +204,18 @@ async def test_a_queue_that_does_not_answer_is_told_of_and_asked_again() -> None
     class Failing:
         asked = 0
 
-        async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
+        async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
             self.asked += 1
             if self.asked == 2:
-                return [Purge(PART, "articles/a#main", 1)]
+                return [Purge(PARTITION, "articles/a#main", 1)]
             raise SketchUnavailable
 
-        async def purged(self, purges: Sequence[Purge]) -> None:
+        async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
             raise SketchUnavailable
 
     events: list[PurgeEvent] = []
     queue, purger = Failing(), ScriptedPurger("one")
-    worker = Purging(queue, [purger], lambda: [PART], events.append, QUICK)
+    worker = Purging(queue, [purger], lambda: [PARTITION], events.append, QUICK)
     task = asyncio.create_task(worker.run())
     await until(lambda: queue.asked >= 4 and len(purger.sent) == 1)
     task.cancel()
@@ -232,7 +232,7 @@ async def test_pauses_double_up_to_the_longest_and_are_spread(
     purger, time = ScriptedPurger("one", broken=True), PassingTime(chance)
     limits = PurgingLimits(attempts=6, first_wait_s=1.0, longest_wait_s=8.0, look_every_s=0.01)
     worker = Purging(
-        writes.sketch, [purger], lambda: [PART], lambda event: None, limits, time.timing
+        writes.sketch, [purger], lambda: [PARTITION], lambda event: None, limits, time.timing
     )
     await writes.write("articles/a#main")
     task = asyncio.create_task(worker.run())
@@ -245,14 +245,14 @@ async def test_pauses_double_up_to_the_longest_and_are_spread(
 
 async def test_purging_needs_a_purger(writes: Writes) -> None:
     with pytest.raises(ValueError, match="needs a purger"):
-        Purging(writes.sketch, [], lambda: [PART], lambda event: None)
+        Purging(writes.sketch, [], lambda: [PARTITION], lambda event: None)
 
 
 async def test_purging_now_is_confirmed_by_all_and_leaves_the_queue_responsible(
     writes: Writes,
 ) -> None:
     one, other = ScriptedPurger("one", most=1), ScriptedPurger("other")
-    worker = Purging(writes.sketch, [one, other], lambda: [PART], lambda event: None)
+    worker = Purging(writes.sketch, [one, other], lambda: [PARTITION], lambda event: None)
     await writes.write("articles/a#main", "articles/b#main")
     assert await worker.purge_now("news", ["articles/a#main", "articles/b#main"], 10.0)
     assert one.sent == [("articles/a#main",), ("articles/b#main",)]
@@ -265,7 +265,7 @@ async def test_purging_now_ends_with_its_deadline_and_skips_who_failed_lately(
 ) -> None:
     limits = PurgingLimits(first_wait_s=1_000.0, longest_wait_s=1_000.0)
     slow, bad = ScriptedPurger("slow", hanging=True), ScriptedPurger("bad", broken=True)
-    worker = Purging(writes.sketch, [slow, bad], lambda: [PART], lambda event: None, limits)
+    worker = Purging(writes.sketch, [slow, bad], lambda: [PARTITION], lambda event: None, limits)
     assert not await worker.purge_now("news", ["articles/a#main"], 0.05)
     slow.hanging = False
     assert not await worker.purge_now("news", ["articles/a#main"], 10.0)
@@ -349,7 +349,7 @@ async def test_a_lost_purge_costs_revalidations_and_no_staleness(
     origin.write(home)
     await writes.write(key)
     assert (await http.get(url)).text == "version 1"
-    snapshot = await writes.sketch.snapshot([PART])
+    snapshot = await writes.sketch.snapshot([PARTITION])
     assert any(snapshot.bits)
     for _ in range(2):
         assert (await http.get(url, headers={"Cache-Control": "no-cache"})).text == "version 2"

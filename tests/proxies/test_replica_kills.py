@@ -69,14 +69,14 @@ async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
         world.here.barriers.open()
         await eventually(partial(world.cacheable, id_))
         await eventually(world.exact)
-        assert await world.here.sketch.orphans([world.part], 10) == []
+        assert await world.here.sketch.orphans([world.partition], 10) == []
         await world.fill(id_)
         await readers.further()
     assert await world.kept(id_) == [hits, hits]
 
 
 async def test_a_replica_killed_whose_mark_lingers(world: World) -> None:
-    """Its write was acknowledged, as no cache had the record; the intent is left to another one."""
+    """Its write was acknowledged, as no cache had the record; the pending write stays."""
     await world.begin_anew()
     id_ = unique("x")
     made = await world.http.put(world.here.url + world.at(id_), json={"title": "One"})
@@ -89,7 +89,7 @@ async def test_a_replica_killed_whose_mark_lingers(world: World) -> None:
         await other.kill()
     assert not await world.cacheable(id_)
     await eventually(partial(world.cacheable, id_))
-    assert await world.here.sketch.orphans([world.part], 10) == []
+    assert await world.here.sketch.orphans([world.partition], 10) == []
     await world.fill(id_)
     assert await world.kept(id_) == [1, 1]
     async with world.readers(id_):

@@ -13,7 +13,7 @@ from benchmarks.harness.staleness import Staleness
 from benchmarks.harness.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, PortolanError
-from sketch.protocol.port import Part, Snapshot
+from sketch.protocol.port import Partition, Snapshot
 from tests.faults.conditions import eventually
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 from tests.process.sketches import bits_of
@@ -50,8 +50,8 @@ class World:
     written: set[str] = field(default_factory=set)
 
     @property
-    def part(self) -> Part:
-        return Part(self.database, CLASS)
+    def partition(self) -> Partition:
+        return Partition(self.database, CLASS)
 
     async def begin_anew(self) -> None:
         """Go on with a database, and so with a filter, that is empty."""
@@ -104,7 +104,7 @@ class World:
 
     async def filter(self) -> Snapshot:
         """Return the filter as it is now."""
-        return await self.here.sketch.snapshot([self.part])
+        return await self.here.sketch.snapshot([self.partition])
 
     async def exact(self) -> bool:
         """Whether the filter has the keys that must be in it, and no other."""
@@ -223,7 +223,7 @@ async def _schema(here: Replica) -> str:
     }
     cache = {"visibility": "public", "max_ttl_s": TTL_S}
     database = await here.running.put_schema({CLASS: {"cache": cache, "fields": fields}})
-    await here.sketch.create(Part(database, CLASS))
+    await here.sketch.create(Partition(database, CLASS))
     return database
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import orjson
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner.conformance import Trial
+from spark_jobs.runner.attempt import Attempt, Ending
+from spark_jobs.runner.conformance import SampleJob
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.execution import Ending, Run
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.session import SparkOptions, open_session
 from spark_jobs.sources.reading import read_input
@@ -29,7 +29,7 @@ def endings(spark: SparkSession, directory: Path) -> Iterator[Ending]:
     """Carry the runs out."""
     (directory / "people.csv").write_text("id,city\n1,Ulm\n2,Ulm\n3,Jena\n")
     source = {"file": str(directory / "people.csv")}
-    job = Trial("example.count", {"records": source, "field": "city"}).job
+    job = SampleJob("example.count", {"records": source, "field": "city"}).job
     jvm = spark_processes()
     for codec in (spark.conf.get(CODEC), "snappy"):
         spark.conf.set(CODEC, codec or "")
@@ -38,7 +38,7 @@ def endings(spark: SparkSession, directory: Path) -> Iterator[Ending]:
             with room_again(jvm):
                 if not room:
                     allow(jvm, ROOM)
-                yield Run(job, kept, spark, read_input, Control()).carry_out()
+                yield Attempt(job, kept, spark, read_input, Control()).execute()
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
-from spark_jobs.runner.execution import ResultWriter
+from spark_jobs.runner.attempt import ResultWriter
 from spark_jobs.runner.job import Into
-from spark_jobs.runner.port import ColumnType, Desk, Input, InputUnfit
+from spark_jobs.runner.port import ColumnType, Input, InputUnfit, StageContext
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.worker import Worker, WorkerOptions
 from tests.faults.conditions import eventually
@@ -28,7 +28,7 @@ __all__ = ["JOB", "ClassStandIn", "Office", "people"]
 JOB = {"kind": "example.count", "spec": {"records": {"class": "people"}, "field": "city"}}
 
 
-def people(spark: SparkSession, wanted: Input) -> DataFrame:
+def people(spark: SparkSession, input_: Input) -> DataFrame:
     """Stands for a class: what it holds is of no matter here."""
     return spark.createDataFrame(
         [("1", "Ulm"), ("2", "Ulm"), ("3", None)], "id string, city string"
@@ -51,8 +51,8 @@ class ClassStandIn:
         if self.misfit is not None:
             raise InputUnfit(self.misfit)
 
-    def write(self, desk: Desk, _run: str, _into: Into, files: ResultFiles) -> None:
-        desk.progress(0, 1)
+    def write(self, context: StageContext, _run: str, _into: Into, files: ResultFiles) -> None:
+        context.progress(0, 1)
         self.rows.extend(files.page((0, 0), 100)[0])
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.linkage.private.kind import PrivateLinkage
 from spark_jobs.linkage.private.spec import PrivateSpec
-from spark_jobs.runner.port import Desk, Stage
+from spark_jobs.runner.port import Stage, StageContext
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -89,8 +89,8 @@ class PausedLinkage(PrivateLinkage):
         return (*others, Stage(last.name, partial(_paused, last)))
 
 
-def _paused(stage: Stage, desk: Desk) -> DataFrame | None:
-    frame = stage.run(desk)
+def _paused(stage: Stage, context: StageContext) -> DataFrame | None:
+    frame = stage.run(context)
     assert frame is not None
     work = partial(_pause, Pauses(Path(os.environ[_DIRECTORY])))
     return frame.mapInArrow(work, frame.schema)

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.runner import shift
+from spark_jobs.runner import run_execution
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
 from tests.spark.office import ClassStandIn, Office
@@ -25,10 +25,10 @@ STAGES: Final = (
 SAME: Final = 3
 
 
-def encoded(spark: SparkSession, wanted: Input) -> DataFrame:
+def encoded(spark: SparkSession, input_: Input) -> DataFrame:
     """Stands for two classes: some records are of the same people."""
-    first = 1 if wanted.name == "left" else 6 - SAME
-    rows = [(f"{wanted.name}{n}", bytes([n]) * 8) for n in range(first, first + 5)]
+    first = 1 if input_.name == "left" else 6 - SAME
+    rows = [(f"{input_.name}{n}", bytes([n]) * 8) for n in range(first, first + 5)]
     return spark.createDataFrame(rows, "id string, clk binary")
 
 
@@ -48,7 +48,7 @@ async def test_a_linkage_is_cancelled_in_each_stage(
             assert control._cancelled.wait(120)
 
     monkeypatch.setattr(Control, "begin", hold)
-    monkeypatch.setattr(shift, "_BEAT_S", 0.05)
+    monkeypatch.setattr(run_execution, "_BEAT_S", 0.05)
     run = await office.submit(JOB)
     async with office.worker(encoded, written):
         for stage in STAGES:

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner.conformance import Trial, run_trial
+from spark_jobs.runner.conformance import SampleJob, run_sample
 from spark_jobs.runner.run_directory import RunDirectory
 from tests.spark.cluster import ClusterRun, executor_of
 from tests.spark.paused_linkage import KIND, Pauses
@@ -28,24 +28,24 @@ def encoded(party: str, flips: int) -> Iterator[str]:
 
 
 @pytest.fixture
-def trial(tmp_path: Path) -> Trial:
+def sample(tmp_path: Path) -> SampleJob:
     sources = {}
     for party, flips in (("left", 0), ("right", 0b101)):
         file = tmp_path / f"{party}.csv"
         file.write_text("\n".join(encoded(party, flips)))
         sources[party] = {"file": str(file)}
-    return Trial("linkage.private", {**sources, "threshold": "4/5"}, ordered=True)
+    return SampleJob("linkage.private", {**sources, "threshold": "4/5"}, ordered=True)
 
 
 @pytest.mark.timeout(900)  # five processes of Spark start, on a machine that may be busy
 async def test_a_run_outlives_an_executor(
-    trial: Trial, spark: SparkSession, tmp_path: Path
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
     """It is killed in the middle of a task, which another executor begins anew."""
-    expected = run_trial(trial, spark, RunDirectory(tmp_path / "whole"))
+    expected = run_sample(sample, spark, RunDirectory(tmp_path / "whole"))
     assert len(expected) >= PEOPLE
     pauses = Pauses.begun(tmp_path / "pauses")
-    job = {**trial.document, "kind": KIND}
+    job = {**sample.document, "kind": KIND}
     async with ClusterRun.started(job, tmp_path, pauses.environment()) as run:
         while not pauses.tasks():
             assert run.process.returncode is None, run.log

@@ -11,9 +11,9 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner.conformance import Trial, run_trial
+from spark_jobs.runner.attempt import Attempt
+from spark_jobs.runner.conformance import SampleJob, run_sample
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.execution import Run
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.sources.reading import read_input
 from tests.spark.room import ROOM, allow, room_again, spark_processes, this_process
@@ -42,18 +42,18 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(
 ) -> None:
     people = tmp_path / "people.csv"
     people.write_text("id,city\n" + "".join(f"{n},c{n % 7}\n" for n in range(100)))
-    trial = Trial("example.count", {"records": {"file": str(people)}, "field": "city"})
-    expected = run_trial(trial, spark, RunDirectory(tmp_path / "whole"))
+    sample = SampleJob("example.count", {"records": {"file": str(people)}, "field": "city"})
+    expected = run_sample(sample, spark, RunDirectory(tmp_path / "whole"))
     full = writers()
     control = FillingControl(stage, full)
     with room_again(full):
-        run = Run(trial.job, RunDirectory(tmp_path / "run"), spark, read_input, control)
-        ending = run.carry_out()
+        run = Attempt(sample.job, RunDirectory(tmp_path / "run"), spark, read_input, control)
+        ending = run.execute()
     assert ending.state == "failed", ending
     assert "The disk is full" in ending.reasons[0]
     assert ending.result is None
     assert stage not in RunDirectory(tmp_path / "run").stages
-    assert run_trial(trial, spark, RunDirectory(tmp_path / "run")) == expected
+    assert run_sample(sample, spark, RunDirectory(tmp_path / "run")) == expected
 
 
 @pytest.mark.large  # two sessions of Spark start

@@ -8,44 +8,48 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.runner.conformance import (
-    Trial,
+    SampleJob,
     check_hostile_specs,
     check_interrupted,
     check_spec,
-    run_trial,
+    run_sample,
 )
 from spark_jobs.runner.run_directory import RunDirectory
 
 
 @pytest.fixture
-def trial(tmp_path: Path) -> Trial:
+def sample(tmp_path: Path) -> SampleJob:
     people = tmp_path / "people.csv"
     people.write_text('id,city\n1,Ulm\n2,Ulm\n3,"Bonn\nam ""Rhein"""\n4,\n')
-    return Trial("example.count", {"records": {"file": str(people)}, "field": "city"}, ordered=True)
+    return SampleJob(
+        "example.count", {"records": {"file": str(people)}, "field": "city"}, ordered=True
+    )
 
 
-def test_its_specification(trial: Trial) -> None:
-    check_spec(trial)
-    check_hostile_specs(trial)
+def test_its_specification(sample: SampleJob) -> None:
+    check_spec(sample)
+    check_hostile_specs(sample)
 
 
 @pytest.mark.connect
-def test_it_is_interrupted_and_resumed(trial: Trial, spark: SparkSession, tmp_path: Path) -> None:
-    check_interrupted(trial, spark, tmp_path / "runs")
+def test_it_is_interrupted_and_resumed(
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
+) -> None:
+    check_interrupted(sample, spark, tmp_path / "runs")
 
 
 def test_stages_of_another_job_are_not_taken_up(
-    trial: Trial, spark: SparkSession, tmp_path: Path
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
-    expected = run_trial(trial, spark, RunDirectory(tmp_path / "run"))
-    other = Trial(trial.kind, {**trial.spec, "field": "id"})
+    expected = run_sample(sample, spark, RunDirectory(tmp_path / "run"))
+    other = SampleJob(sample.kind, {**sample.spec, "field": "id"})
     with pytest.raises(AssertionError, match="belongs to another job"):
-        run_trial(other, spark, RunDirectory(tmp_path / "run"))
-    assert run_trial(trial, spark, RunDirectory(tmp_path / "run")) == expected
+        run_sample(other, spark, RunDirectory(tmp_path / "run"))
+    assert run_sample(sample, spark, RunDirectory(tmp_path / "run")) == expected
 
 
-def test_it_counts(trial: Trial, spark: SparkSession, tmp_path: Path) -> None:
-    assert run_trial(trial, spark, RunDirectory(tmp_path / "run")) == [
+def test_it_counts(sample: SampleJob, spark: SparkSession, tmp_path: Path) -> None:
+    assert run_sample(sample, spark, RunDirectory(tmp_path / "run")) == [
         '{"value":"Ulm","rows":2,"share":0.5}',
         '{"value":null,"rows":1,"share":0.25}',
         '{"value":"Bonn\\nam \\"Rhein\\"","rows":1,"share":0.25}',

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.runner.conformance import (
-    Trial,
+    SampleJob,
     check_hostile_specs,
     check_interrupted,
     check_spec,
@@ -30,7 +30,7 @@ def table(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {"file": str(path)}
 
 
-def private(scratch: Path) -> Trial:
+def private(scratch: Path) -> SampleJob:
     def encoded(party: str, flips: int) -> Iterable[dict[str, str]]:
         for n in range(1, 9):
             bits = (0x0F1E2D3C4B5A6978 * n) % 2**64 ^ flips
@@ -41,10 +41,10 @@ def private(scratch: Path) -> Trial:
         "right": table(scratch / "right.csv", encoded("r", 0b101)),
     }
     given = {"threshold": "2/3", "filters": ["length", "prefix"], "top_k": 2, "one_to_one": True}
-    return Trial("linkage.private", {**parties, **given}, ordered=True)
+    return SampleJob("linkage.private", {**parties, **given}, ordered=True)
 
 
-def open_(scratch: Path) -> Trial:
+def open_(scratch: Path) -> SampleJob:
     rules = [["phone"], ["surname", {"column": "given_name", "take": "prefix", "length": 2}]]
     jaro_winkler = {"levels": ["exact", {"jaro_winkler": 0.85}], "term_frequency": True}
     spec = {
@@ -56,27 +56,27 @@ def open_(scratch: Path) -> Trial:
         ],
         "clustering": "components",
     }
-    return Trial("linkage.open", spec)
+    return SampleJob("linkage.open", spec)
 
 
-def in_process(scratch: Path) -> Trial:
-    return Trial("linkage.open", {**open_(scratch).spec, "engine": "splink"})
+def in_process(scratch: Path) -> SampleJob:
+    return SampleJob("linkage.open", {**open_(scratch).spec, "engine": "splink"})
 
 
 @pytest.fixture(params=[private, open_, in_process], ids=["private", "open", "in process"])
-def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Trial:
-    make: Callable[[Path], Trial] = request.param
+def sample(request: pytest.FixtureRequest, tmp_path: Path) -> SampleJob:
+    make: Callable[[Path], SampleJob] = request.param
     return make(tmp_path)
 
 
-def test_their_specifications(trial: Trial) -> None:
-    check_spec(trial)
-    check_hostile_specs(trial)
+def test_their_specifications(sample: SampleJob) -> None:
+    check_spec(sample)
+    check_hostile_specs(sample)
 
 
 @pytest.mark.large  # thirty stages are carried out; the example of a kind is tried each time
 @pytest.mark.timeout(900)
 def test_they_are_interrupted_and_resumed(
-    trial: Trial, spark: SparkSession, tmp_path: Path
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
-    check_interrupted(trial, spark, tmp_path / "runs")
+    check_interrupted(sample, spark, tmp_path / "runs")

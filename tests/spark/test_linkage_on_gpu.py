@@ -23,7 +23,7 @@ from tests.spark.test_private_linkage import (
     RIGHT,
     THIRD,
     Link,
-    TrialDesk,
+    SampleContext,
     brute,
     frame,
 )
@@ -33,11 +33,11 @@ SIMULATED, NO_DEVICE = "NUMBA_ENABLE_CUDASIM", "NUMBA_DISABLE_CUDA"
 
 
 def spec(**given: Any) -> PrivateSpec:
-    return KIND.parse({"parties": PARTIES, "threshold": "2/3", **given})
+    return KIND.specification.parse({"parties": PARTIES, "threshold": "2/3", **given})
 
 
 @pytest.fixture
-def desk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialDesk:
+def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SampleContext:
     """Three owners, so that a block is the left one of some pairs and the right one of others.
 
     They make two waves.
@@ -47,7 +47,7 @@ def desk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(comparing, "_TIMES_ON_GPU", 1)
     monkeypatch.setattr(comparing, "slots_of", lambda _: 2)
     inputs = {n: frame(spark, of) for n, of in zip("abc", (LEFT, RIGHT, THIRD), strict=True)}
-    return TrialDesk(spark, inputs, tmp_path)
+    return SampleContext(spark, inputs, tmp_path)
 
 
 @pytest.fixture
@@ -58,12 +58,14 @@ def gpu(spark: SparkSession) -> Iterator[None]:
     spark.sparkContext.environment.pop(NO_DEVICE, None)
 
 
-def compared(desk: TrialDesk, of: PrivateSpec) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
+def compared(
+    context: SampleContext, of: PrivateSpec
+) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     """The matches, and what was counted of them, by the stage alone."""
-    desk.counters = {}
-    made = KIND.stages(of)[2].run(desk)
+    context.counters = {}
+    made = KIND.stages(of)[2].run(context)
     assert made is not None
-    return sorted(tuple(row) for row in made.collect()), desk.counters
+    return sorted(tuple(row) for row in made.collect()), context.counters
 
 
 @pytest.fixture
@@ -85,19 +87,19 @@ def found(links: list[Link]) -> set[tuple[int, str, int, str, float]]:
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.timeout(600)  # half a dozen stages, on a machine that may be busy
-def test_what_is_found_does_not_tell_who_compared(desk: TrialDesk, waves: list[int]) -> None:
+def test_what_is_found_does_not_tell_who_compared(context: SampleContext, waves: list[int]) -> None:
     for stage in KIND.stages(spec())[:2]:
-        made = stage.run(desk)
+        made = stage.run(context)
         assert made is not None
-        made.write.parquet(str(desk.kept / stage.name))
-    best, _ = compared(desk, spec(top_k=2))
-    assert (desk.counters["on_gpu"], waves) == (0, [])
+        made.write.parquet(str(context.kept / stage.name))
+    best, _ = compared(context, spec(top_k=2))
+    assert (context.counters["on_gpu"], waves) == (0, [])
 
-    environment = desk.spark.sparkContext.environment
+    environment = context.spark.sparkContext.environment
     environment[SIMULATED] = "1"
-    desk.spark.conf.set(ON_GPU, "always")
-    assert compared(desk, spec(top_k=2))[0] == best
-    rows, counted = compared(desk, spec())
+    context.spark.conf.set(ON_GPU, "always")
+    assert compared(context, spec(top_k=2))[0] == best
+    rows, counted = compared(context, spec())
     expected = found(brute(Fraction(2, 3), a=LEFT, b=RIGHT, c=THIRD))
     assert {(*row[:4], row[4] / row[5]) for row in rows} == expected
     assert len(rows) == len(expected) == counted["matches"]
@@ -107,7 +109,7 @@ def test_what_is_found_does_not_tell_who_compared(desk: TrialDesk, waves: list[i
 
     waves.clear()
     environment |= {SIMULATED: "0", NO_DEVICE: "1"}  # it is gone: cores do all
-    again, without = compared(desk, spec())
+    again, without = compared(context, spec())
     assert again == rows
     assert without["after_length"] == counted["after_length"]
     assert without["on_gpu"] == 0

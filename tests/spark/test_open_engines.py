@@ -13,18 +13,17 @@ import pytest
 from pyspark.sql import SparkSession
 from splink import Linker
 
-from benchmarks.harness.stage_context import FolderDesk, frame
+from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open import engine as choosing
 from spark_jobs.linkage.open.in_process.comparing import compared as in_process
 from spark_jobs.linkage.open.in_process.duck import connected, splink_api
 from spark_jobs.linkage.open.in_process.settings import settings
 from spark_jobs.linkage.open.in_process.tables import given
-from spark_jobs.linkage.open.kind import OpenLinkage
-from spark_jobs.linkage.open.letters import FREE
 from spark_jobs.linkage.open.model import Model
+from spark_jobs.linkage.open.non_ascii import FREE
 from spark_jobs.linkage.open.spec import OpenSpec
-from spark_jobs.runner.port import Desk, InputUnfit
+from spark_jobs.runner.port import InputUnfit, StageContext
 
 pytestmark = pytest.mark.timeout(900)  # whole runs, on a machine that may be busy
 LARGE = pytest.mark.large  # whole runs of both engines, a minute and more
@@ -58,38 +57,40 @@ GIVEN: dict[str, Any] = {
 
 
 def parsed(**changes: Any) -> OpenSpec:
-    return OpenLinkage().parse({**GIVEN, **changes})
+    return OpenSpec.parse({**GIVEN, **changes})
 
 
-def carried_out(
+def execute_all(
     spark: SparkSession, folder: Path, spec: OpenSpec, **inputs: Sequence[Row]
-) -> FolderDesk:
-    desk = FolderDesk(spark, folder, {name: frame(spark, rows) for name, rows in inputs.items()})
-    desk.forecast(spec)
-    desk.carry_out(spec)
-    return desk
+) -> FolderContext:
+    context = FolderContext(
+        spark, folder, {name: frame(spark, rows) for name, rows in inputs.items()}
+    )
+    context.forecast(spec)
+    context.execute(spec)
+    return context
 
 
 @pytest.fixture(scope="module")
-def by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
-    return carried_out(spark, tmp_path_factory.mktemp("spark"), parsed(), people=PEOPLE)
+def by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
+    return execute_all(spark, tmp_path_factory.mktemp("spark"), parsed(), people=PEOPLE)
 
 
 @pytest.fixture(scope="module")
-def by_splink(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+def by_splink(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
     folder = tmp_path_factory.mktemp("splink")
-    return carried_out(spark, folder, parsed(engine="splink"), people=PEOPLE)
+    return execute_all(spark, folder, parsed(engine="splink"), people=PEOPLE)
 
 
-def compared(desk: FolderDesk) -> set[tuple[Any, ...]]:
+def compared(context: FolderContext) -> set[tuple[Any, ...]]:
     return {
         (row["l"], row["r"], row["pattern"], round(row["rarity"], 9))
-        for row in desk.rows("compare")
+        for row in context.rows("compare")
     }
 
 
-def together(desk: FolderDesk) -> set[tuple[str, str]]:
-    cluster = {row["id"]: row["cluster"] for row in desk.rows("clusters")}
+def together(context: FolderContext) -> set[tuple[str, str]]:
+    cluster = {row["id"]: row["cluster"] for row in context.rows("clusters")}
     return {
         (one, other)
         for one, other in combinations(sorted(cluster), 2)
@@ -98,23 +99,25 @@ def together(desk: FolderDesk) -> set[tuple[str, str]]:
 
 
 @LARGE
-def test_both_compare_the_same_pairs_alike(by_spark: FolderDesk, by_splink: FolderDesk) -> None:
+def test_both_compare_the_same_pairs_alike(
+    by_spark: FolderContext, by_splink: FolderContext
+) -> None:
     assert compared(by_splink) == compared(by_spark)
 
 
 @LARGE
-def test_both_find_who_is_who(by_spark: FolderDesk, by_splink: FolderDesk) -> None:
+def test_both_find_who_is_who(by_spark: FolderContext, by_splink: FolderContext) -> None:
     """F1 with the truth, and of one engine with the other."""
-    for desk in (by_spark, by_splink):
-        assert desk.reports["evaluation"]["pairwise"]["f1"] >= BAR
+    for context in (by_spark, by_splink):
+        assert context.reports["evaluation"]["pairwise"]["f1"] >= BAR
     one, other = together(by_spark), together(by_splink)
     assert 2 * len(one & other) / (len(one) + len(other)) >= BAR
 
 
 @LARGE
-def test_a_score_is_the_one_that_splink_gives(by_splink: FolderDesk) -> None:
+def test_a_score_is_the_one_that_splink_gives(by_splink: FolderContext) -> None:
     """Splink, told the model of the run, weighs every pair as the run did."""
-    spec, desk = parsed(), cast("Desk", by_splink)
+    spec, context = parsed(), cast("StageContext", by_splink)
     model = Model.of_json(by_splink.reports["model"], spec.comparisons)
     document = settings(spec).create_settings_dict("duckdb")
     document["probability_two_random_records_match"] = model.estimate.share
@@ -123,7 +126,7 @@ def test_a_score_is_the_one_that_splink_gives(by_splink: FolderDesk) -> None:
             level["m_probability"] = model.estimate.m[k][at]
             level["u_probability"] = model.estimate.u[k][at]
     with connected() as duck:
-        names = given(spec, desk).fill(duck)
+        names = given(spec, context).fill(duck)
         linker = Linker(names, document, splink_api(duck), set_up_basic_logging=False)
         predicted = linker.inference.predict().as_record_dict()
     weights = {frozenset((row["unique_id_l"], row["unique_id_r"])): row for row in predicted}
@@ -136,7 +139,7 @@ def test_a_score_is_the_one_that_splink_gives(by_splink: FolderDesk) -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
     """Two tables, some records known, with letters of several bytes and a name that is SQL."""
     rows: dict[str, list[Row]] = {"left": [], "right": []}
     for at, person in enumerate(PEOPLE[:120]):
@@ -149,12 +152,12 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fol
         for row in rows[source][:10]
     ]
     inputs = {name: frame(spark, told) for name, told in {**rows, "known": known}.items()}
-    return FolderDesk(spark, tmp_path_factory.mktemp("tables"), inputs)
+    return FolderContext(spark, tmp_path_factory.mktemp("tables"), inputs)
 
 
 @pytest.mark.parametrize("within", [False, True])
 def test_both_take_tables_known_clusters_and_any_letters(
-    tables: FolderDesk, *, within: bool
+    tables: FolderContext, *, within: bool
 ) -> None:
     spec = parsed(
         inputs={"left": FILE, "right": FILE},
@@ -175,8 +178,8 @@ def test_both_take_tables_known_clusters_and_any_letters(
             {"columns": ["surname", SQL], "levels": ["exact", {"jaccard": 0.4}]},
         ],
     )
-    tables.carry_out(spec, until="compare")
-    found = in_process(spec, cast("Desk", tables)).collect()
+    tables.execute(spec, until="compare")
+    found = in_process(spec, cast("StageContext", tables)).collect()
     columns = ("l", "r", "pattern", "rarity")
     assert {tuple(row[name] for name in columns) for row in found} == {
         tuple(row[name] for name in columns) for row in tables.rows("compare")
@@ -194,12 +197,12 @@ def test_what_splink_cannot_do_is_said(
     spec = parsed(engine=engine)
 
     def says(rows: Sequence[Row], reason: str) -> None:
-        desk = FolderDesk(spark, tmp_path, {"people": frame(spark, rows)})
+        context = FolderContext(spark, tmp_path, {"people": frame(spark, rows)})
         if engine == "splink":
             with pytest.raises(InputUnfit, match=f"^/engine: .*{reason}"):
-                desk.forecast(spec)
+                context.forecast(spec)
         else:
-            told, *_ = desk.forecast(spec).notes
+            told, *_ = context.forecast(spec).notes
             assert told.startswith("Engine spark: ")
             assert re.search(reason, told)
 
@@ -211,7 +214,7 @@ def test_what_splink_cannot_do_is_said(
 
 
 def test_a_record_alone_is_chosen_for_and_stays_alone(spark: SparkSession, tmp_path: Path) -> None:
-    desk = carried_out(spark, tmp_path, parsed(engine="auto"), people=PEOPLE[:1])
-    assert desk.reports["engine"] == {"engine": "splink", "reason": "0 pairs fit one process."}
-    (row,) = desk.rows("clusters")
+    context = execute_all(spark, tmp_path, parsed(engine="auto"), people=PEOPLE[:1])
+    assert context.reports["engine"] == {"engine": "splink", "reason": "0 pairs fit one process."}
+    (row,) = context.rows("clusters")
     assert row["cluster"] == f"people/{PEOPLE[0]['id']}"

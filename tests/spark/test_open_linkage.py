@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.harness.stage_context import FolderDesk, frame
+from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.prepare import values
@@ -43,12 +42,14 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def desk_of(spark: SparkSession, folder: Path, **inputs: Sequence[Mapping[str, Any]]) -> FolderDesk:
-    return FolderDesk(spark, folder, {name: frame(spark, rows) for name, rows in inputs.items()})
+def context_of(
+    spark: SparkSession, folder: Path, **inputs: Sequence[Mapping[str, Any]]
+) -> FolderContext:
+    return FolderContext(spark, folder, {name: frame(spark, rows) for name, rows in inputs.items()})
 
 
 def parsed(**changes: Any) -> OpenSpec:
-    return OpenLinkage().parse({**GIVEN, **changes})
+    return OpenSpec.parse({**GIVEN, **changes})
 
 
 def partition(rows: Sequence[Row]) -> set[frozenset[str]]:
@@ -59,48 +60,48 @@ def partition(rows: Sequence[Row]) -> set[frozenset[str]]:
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
     """All people, deduplicated as `GIVEN` says."""
-    desk = desk_of(spark, tmp_path_factory.mktemp("whole"), people=PEOPLE)
-    desk.carry_out(parsed())
-    return desk
+    context = context_of(spark, tmp_path_factory.mktemp("whole"), people=PEOPLE)
+    context.execute(parsed())
+    return context
 
 
 @pytest.fixture(scope="module")
-def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
     """All people, deduplicated without being described."""
-    desk = desk_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
-    desk.carry_out(
-        OpenLinkage().parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"})
+    context = context_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
+    context.execute(
+        OpenSpec.parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"})
     )
-    return desk
+    return context
 
 
 @pytest.mark.parametrize("result", Result)
 def test_results_have_the_columns_that_the_kind_says(
-    whole: FolderDesk, tmp_path: Path, result: Result
+    whole: FolderContext, tmp_path: Path, result: Result
 ) -> None:
     kind, spec = OpenLinkage(), parsed(result=result)
     whole.output(kind.stages(spec)[-1].name).write.parquet(str(tmp_path / "result"))
     assert ResultFiles(tmp_path / "result").columns == kind.columns(spec)
 
 
-def test_nobody_has_to_describe_the_data(proposed: FolderDesk) -> None:
+def test_nobody_has_to_describe_the_data(proposed: FolderContext) -> None:
     assert proposed.reports["evaluation"]["pairwise"]["f1"] > 0.95
     assert proposed.reports["evaluation"]["blocking_recall"] > 0.97
 
 
-def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderDesk) -> None:
+def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderContext) -> None:
     proposal = proposed.reports["proposal"]
-    spec = OpenLinkage().parse({"inputs": {"people": FILE}, **proposal["spec"]})
-    assert not spec.zero_config
+    spec = OpenSpec.parse({"inputs": {"people": FILE}, **proposal["spec"]})
+    assert spec.is_complete
     for column in spec.columns:
         assert any(column in reason for reason in proposal["reasons"])
     assert "entity" not in spec.columns
 
 
 @pytest.mark.connect
-def test_pairs_are_those_of_the_blocks_each_once(whole: FolderDesk) -> None:
+def test_pairs_are_those_of_the_blocks_each_once(whole: FolderContext) -> None:
     rows = {(row["l"], row["r"]) for row in whole.rows("compare")}
     assert len(rows) == whole.output("compare").count()
     ids = {row["row"]: row["id"] for row in whole.rows("records")}
@@ -122,7 +123,7 @@ def test_pairs_are_those_of_the_blocks_each_once(whole: FolderDesk) -> None:
 
 
 @pytest.mark.connect
-def test_an_evaluation_is_what_counting_gives(whole: FolderDesk) -> None:
+def test_an_evaluation_is_what_counting_gives(whole: FolderContext) -> None:
     cluster = {row["record"]: row["cluster"] for row in whole.rows("clusters")}
     entity = {person["id"]: person["entity"] for person in PEOPLE}
     pairs = list(combinations(entity, 2))
@@ -142,7 +143,7 @@ def b3(of: Mapping[str, str], other: Mapping[str, str]) -> float:
     return sum(shares) / len(shares)
 
 
-def test_links_say_why(whole: FolderDesk) -> None:
+def test_links_say_why(whole: FolderContext) -> None:
     links = whole.rows("pairs")
     assert links
     for link in links:
@@ -151,7 +152,7 @@ def test_links_say_why(whole: FolderDesk) -> None:
         assert "Rarity adds" in link["why"]
 
 
-def test_a_cluster_is_called_by_its_least_record(whole: FolderDesk) -> None:
+def test_a_cluster_is_called_by_its_least_record(whole: FolderContext) -> None:
     members: dict[str, list[str]] = {}
     for row in whole.rows("clusters"):
         members.setdefault(row["cluster"], []).append(row["record"])
@@ -159,22 +160,22 @@ def test_a_cluster_is_called_by_its_least_record(whole: FolderDesk) -> None:
 
 
 def test_the_same_run_gives_the_same(
-    whole: FolderDesk, spark: SparkSession, tmp_path: Path
+    whole: FolderContext, spark: SparkSession, tmp_path: Path
 ) -> None:
-    again = desk_of(spark, tmp_path, people=PEOPLE[::-1])
-    rows = again.carry_out(parsed())
+    again = context_of(spark, tmp_path, people=PEOPLE[::-1])
+    rows = again.execute(parsed())
     key = lambda row: row["id"]  # noqa: E731 - the order of rows is not part of the result
     assert sorted(rows, key=key) == sorted(whole.rows("clusters"), key=key)
 
 
 def test_new_records_join_clusters_as_if_all_had_come_at_once(
-    whole: FolderDesk, spark: SparkSession, tmp_path: Path
+    whole: FolderContext, spark: SparkSession, tmp_path: Path
 ) -> None:
     model = whole.reports["model"]
-    first = desk_of(spark, tmp_path / "first", people=PEOPLE[:350])
-    known = [{**row, "probability": None} for row in first.carry_out(parsed(model=model))]
-    both = desk_of(spark, tmp_path / "both", people=PEOPLE, known=known)
-    found = both.carry_out(replace(parsed(model=model), known=parsed(known=FILE).known))
+    first = context_of(spark, tmp_path / "first", people=PEOPLE[:350])
+    known = [{**row, "probability": None} for row in first.execute(parsed(model=model))]
+    both = context_of(spark, tmp_path / "both", people=PEOPLE, known=known)
+    found = both.execute(parsed(model=model, known=FILE))
     assert partition(found) == partition(whole.rows("clusters"))
     compared = {row["row"]: row["id"] for row in both.rows("records")}
     old = {person["id"] for person in PEOPLE[:350]}
@@ -195,39 +196,39 @@ def test_new_records_join_clusters_as_if_all_had_come_at_once(
 def test_tables_are_linked_one_to_one(spark: SparkSession, tmp_path: Path) -> None:
     left = [person for person in PEOPLE if person["id"].endswith("-0")]
     right = [person for person in PEOPLE if person["id"].endswith("-1")]
-    desk = desk_of(spark, tmp_path, left=left, right=right)
+    context = context_of(spark, tmp_path, left=left, right=right)
     spec = parsed(inputs={"left": FILE, "right": FILE}, clustering="one_per_source", result="pairs")
-    links = desk.carry_out(spec)
+    links = context.execute(spec)
     assert {(link["left_source"], link["right_source"]) for link in links} <= {
         ("left", "right"), ("right", "left"),
     }  # fmt: skip
-    groups = partition(desk.rows("clusters"))
+    groups = partition(context.rows("clusters"))
     assert all(len(group) == len({name.split("/")[0] for name in group}) for group in groups)
-    assert desk.reports["evaluation"]["pairwise"]["f1"] > 0.9
+    assert context.reports["evaluation"]["pairwise"]["f1"] > 0.9
 
 
 def test_heavy_blocks_are_told_before_and_split(spark: SparkSession, tmp_path: Path) -> None:
     crowd = [{**person, "city": "smithville"} for person in PEOPLE]
-    desk = desk_of(spark, tmp_path, people=crowd)
+    context = context_of(spark, tmp_path, people=crowd)
     rules = [[{"column": "city", "take": "prefix", "length": 5}], ["phone"]]
     spec = parsed(blocking=rules, limits={"block_pairs": 1_000})
-    told = desk.forecast(spec)
+    told = context.forecast(spec)
     assert told.heaviest[0].pairs == len(crowd) * (len(crowd) - 1) // 2
     assert "smithville" in told.heaviest[0].name
     assert any("will be split" in note for note in told.notes)
-    desk.carry_out(spec)
-    (split, *_) = desk.reports["splits"]["heavy"]
+    context.execute(spec)
+    (split, *_) = context.reports["splits"]["heavy"]
     assert split["blocks"] == 1
     assert split["split_by"] is not None
-    assert max(rule["heaviest"] for rule in desk.reports["blocking"]["rules"]) <= 1_000
-    assert desk.reports["evaluation"]["blocking_recall"] > 0.5
+    assert max(rule["heaviest"] for rule in context.reports["blocking"]["rules"]) <= 1_000
+    assert context.reports["evaluation"]["blocking_recall"] > 0.5
 
 
 def test_what_cannot_be_split_is_left_out_and_told(spark: SparkSession, tmp_path: Path) -> None:
     same: list[Row] = [{"id": str(at), "a": "x", "b": "y", "c": "z"} for at in range(60)]
-    desk = desk_of(spark, tmp_path, people=same)
+    context = context_of(spark, tmp_path, people=same)
     one = {"levels": ["exact"]}
-    spec = OpenLinkage().parse(
+    spec = OpenSpec.parse(
         {
             "inputs": {"people": FILE},
             "blocking": [["a"]],
@@ -235,8 +236,8 @@ def test_what_cannot_be_split_is_left_out_and_told(spark: SparkSession, tmp_path
             "limits": {"block_pairs": 100},
         }
     )
-    rows = desk.carry_out(spec)
-    assert [told["split_by"] for told in desk.reports["splits"]["heavy"]] == ["b", "c", None]
+    rows = context.execute(spec)
+    assert [told["split_by"] for told in context.reports["splits"]["heavy"]] == ["b", "c", None]
     assert len({row["cluster"] for row in rows}) == 60
 
 
@@ -248,19 +249,19 @@ def test_keys_take_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
         {"id": "4", "name": "  ", "born": None},
     ]
     parts = {
-        KeyPart("name"): [],
-        KeyPart("name", Take.PREFIX, 3): ["13"],
-        KeyPart("name", Take.SUFFIX, 3): [],
-        KeyPart("name", Take.WORD, 2): ["12"],
-        KeyPart("name", Take.WORD, -1): [],
-        KeyPart("name", Take.WORD, 3): [],
-        KeyPart("name", Take.SORTED): ["12"],
-        KeyPart("born", Take.YEAR): ["13"],
-        KeyPart("born", Take.MONTH_DAY): ["12"],
+        KeyPart(column="name"): [],
+        KeyPart(column="name", take=Take.PREFIX, length=3): ["13"],
+        KeyPart(column="name", take=Take.SUFFIX, length=3): [],
+        KeyPart(column="name", take=Take.WORD, length=2): ["12"],
+        KeyPart(column="name", take=Take.WORD, length=-1): [],
+        KeyPart(column="name", take=Take.WORD, length=3): [],
+        KeyPart(column="name", take=Take.SORTED): ["12"],
+        KeyPart(column="born", take=Take.YEAR): ["13"],
+        KeyPart(column="born", take=Take.MONTH_DAY): ["12"],
     }
-    spec = replace(parsed(), truth=None)
-    spec = replace(spec, blocking=tuple(Rule((part,)) for part in parts), comparisons=())
-    found = values(spec, desk_of(spark, tmp_path, people=rows)).collect()
+    rules = tuple(Rule((part,)) for part in parts)
+    spec = parsed().model_copy(update={"truth": None, "blocking": rules, "comparisons": ()})
+    found = values(spec, context_of(spark, tmp_path, people=rows)).collect()
     keys = {row["id"]: row["keys"] for row in found}
     assert not any(keys["4"])
     for rule, expected in enumerate(parts.values()):
@@ -286,10 +287,10 @@ def test_unfit_inputs_are_refused(
     columns = rows or [dict.fromkeys(PEOPLE[0])]
     empty = frame(spark, columns) if rows else frame(spark, columns).limit(0)
     with pytest.raises(InputUnfit, match=says):
-        FolderDesk(spark, tmp_path, {"people": empty}).forecast(parsed())
+        FolderContext(spark, tmp_path, {"people": empty}).forecast(parsed())
 
 
-def test_too_many_pairs_end_a_run(spark: SparkSession, whole: FolderDesk) -> None:
+def test_too_many_pairs_end_a_run(spark: SparkSession, whole: FolderContext) -> None:
     spec = parsed(limits={"pairs": 10})
     compare = next(stage for stage in OpenLinkage().stages(spec) if stage.name == "compare")
     with pytest.raises(InputUnfit, match=r"limits\.pairs"):

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.linkage.private import comparing
 from spark_jobs.linkage.private.kind import PrivateLinkage
 from spark_jobs.linkage.private.spec import PrivateSpec
-from spark_jobs.linkage.private.stored import Stored, order_in
-from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled, SpecInvalid
+from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled
+from spark_jobs.runner.specification import SpecInvalid
 
 KIND = PrivateLinkage()
 BITS = 256
@@ -29,7 +29,7 @@ Link = tuple[str, str, str, str, float]
 
 
 @dataclass
-class TrialDesk:
+class SampleContext:
     """What a runner gives, without a runner: stages are kept as Parquet."""
 
     spark: SparkSession
@@ -116,26 +116,26 @@ def one_to_one(links: list[Link]) -> list[Link]:
 
 def spec(**given: Any) -> PrivateSpec:
     sources = {"left": {"file": "a.csv"}, "right": {"file": "b.csv"}}
-    return KIND.parse({**sources, "threshold": 0.8, **given})
+    return KIND.specification.parse({**sources, "threshold": 0.8, **given})
 
 
-def run(desk: TrialDesk, of: PrivateSpec) -> list[Link]:
+def run(context: SampleContext, of: PrivateSpec) -> list[Link]:
     made = None
     for stage in KIND.stages(of):
-        made = stage.run(desk)
+        made = stage.run(context)
         assert made is not None
-        made.write.mode("overwrite").parquet(str(desk.kept / stage.name))
+        made.write.mode("overwrite").parquet(str(context.kept / stage.name))
     assert made is not None
     return [tuple(row) for row in made.collect()]
 
 
 @pytest.fixture
-def desk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialDesk:
+def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SampleContext:
     """Small blocks, so that there are several of them, and several waves of tasks."""
     monkeypatch.setattr(comparing, "BLOCK", 16)
     monkeypatch.setattr(comparing, "_TASK_PAIRS", 600)
     inputs = {"left": frame(spark, LEFT), "right": frame(spark, RIGHT, text=True)}
-    return TrialDesk(spark, inputs, tmp_path)
+    return SampleContext(spark, inputs, tmp_path)
 
 
 @pytest.mark.connect
@@ -147,110 +147,67 @@ def desk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         *(pytest.param([name], marks=pytest.mark.large) for name in ("length", "position")),
     ],
 )
-def test_it_finds_what_brute_force_finds(desk: TrialDesk, filters: list[str]) -> None:
+def test_it_finds_what_brute_force_finds(context: SampleContext, filters: list[str]) -> None:
     expected = brute(T8, left=LEFT, right=RIGHT)
     assert expected
-    assert run(desk, spec(filters=filters)) == expected
-    assert desk.counters["pairs"] == len(LEFT) * len(RIGHT)
-    assert desk.counters["matches"] == len(expected)
-    assert desk.steps[-1][0] == desk.steps[-1][1] > 2
-    assert set(desk.reports["audit"]) == {"left", "right"}
-    assert desk.reports["audit"]["left"]["records"] == len(LEFT)
+    assert run(context, spec(filters=filters)) == expected
+    assert context.counters["pairs"] == len(LEFT) * len(RIGHT)
+    assert context.counters["matches"] == len(expected)
+    assert context.steps[-1][0] == context.steps[-1][1] > 2
+    assert set(context.reports["audit"]) == {"left", "right"}
+    assert context.reports["audit"]["left"]["records"] == len(LEFT)
 
 
 @pytest.mark.connect
-def test_it_keeps_the_best_and_links_one_to_one(desk: TrialDesk) -> None:
+def test_it_keeps_the_best_and_links_one_to_one(context: SampleContext) -> None:
     expected = best_of(brute(Fraction(2, 3), left=LEFT, right=RIGHT), 2)
-    assert run(desk, spec(threshold="2/3", top_k=2)) == expected
+    assert run(context, spec(threshold="2/3", top_k=2)) == expected
     expected = one_to_one(brute(T8, left=LEFT, right=RIGHT))
-    assert run(desk, spec(one_to_one=True)) == expected
+    assert run(context, spec(one_to_one=True)) == expected
 
 
-def test_three_owners_are_linked_but_nobody_with_himself(desk: TrialDesk) -> None:
-    desk.inputs = {
-        "a": frame(desk.spark, LEFT),
-        "b": frame(desk.spark, RIGHT),
-        "c": frame(desk.spark, THIRD),
+def test_three_owners_are_linked_but_nobody_with_himself(context: SampleContext) -> None:
+    context.inputs = {
+        "a": frame(context.spark, LEFT),
+        "b": frame(context.spark, RIGHT),
+        "c": frame(context.spark, THIRD),
     }
     parties = {name: {"file": f"{name}.csv"} for name in "abc"}
-    asked = KIND.parse({"parties": parties, "threshold": "0.8"})
-    assert run(desk, asked) == brute(T8, a=LEFT, b=RIGHT, c=THIRD)
+    asked = KIND.specification.parse({"parties": parties, "threshold": "0.8"})
+    assert run(context, asked) == brute(T8, a=LEFT, b=RIGHT, c=THIRD)
 
 
-def test_its_forecast_counts_pairs_that_the_length_filter_leaves(desk: TrialDesk) -> None:
-    told: Forecast = KIND.forecast(spec(), desk)
+def test_its_forecast_counts_pairs_that_the_length_filter_leaves(context: SampleContext) -> None:
+    told: Forecast = KIND.forecast(spec(), context)
     assert told.rows == {"left": len(LEFT), "right": len(RIGHT)}
     sizes = [[bits.bit_count() for bits in of.values()] for of in (LEFT, RIGHT)]
     expected = sum(min(x, y) >= T8 * max(x, y) for x in sizes[0] for y in sizes[1])
     assert told.pairs == expected
     assert told.heaviest[0].pairs == max(block.pairs for block in told.heaviest)
-    run(desk, spec())
-    assert desk.counters["after_length"] == expected
+    run(context, spec())
+    assert context.counters["after_length"] == expected
 
 
 def test_it_counts_on_the_cluster_s_cores_and_not_on_those_of_the_driver(
-    desk: TrialDesk, monkeypatch: pytest.MonkeyPatch
+    context: SampleContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = KIND.forecast(spec(), desk).time_s
-    run(desk, spec())
-    waves = desk.steps
-    desk.steps = []
+    expected = KIND.forecast(spec(), context).time_s
+    run(context, spec())
+    waves = context.steps
+    context.steps = []
     monkeypatch.setattr(os, "cpu_count", lambda: 1_000)
-    assert KIND.forecast(spec(), desk).time_s == expected
-    run(desk, spec())
-    assert desk.steps == waves
+    assert KIND.forecast(spec(), context).time_s == expected
+    run(context, spec())
+    assert context.steps == waves
 
 
-def test_it_ends_when_it_is_cancelled(desk: TrialDesk) -> None:
-    desk.cancelled = True
+def test_it_ends_when_it_is_cancelled(context: SampleContext) -> None:
+    context.cancelled = True
     with pytest.raises(RunCancelled):
-        run(desk, spec())
-    desk.cancelled = False
-    made = KIND.stages(spec())[2].run(desk)
+        run(context, spec())
+    context.cancelled = False
+    made = KIND.stages(spec())[2].run(context)
     assert made is not None
-
-
-def test_new_records_are_linked_with_the_stored_ones_as_in_a_batch(
-    desk: TrialDesk, tmp_path: Path
-) -> None:
-    """By a stream, with bits that nobody had when the order was made."""
-    low = (1 << 200) - 1
-    reference = {id_: bits & low for id_, bits in RIGHT.items()}
-    desk.inputs = {"left": frame(desk.spark, {"x": 1}), "right": frame(desk.spark, reference)}
-    run(desk, spec())
-    blocks = desk.output("blocks").where("party = 1")
-    stored = Stored(blocks, order_in(desk.output("order"), len(RIGHT) + 1), spec(), "right")
-    new = {**LEFT, **{f"n{n}": bits & low for n, bits in enumerate(LEFT.values())}}
-    for part in range(2):
-        rows = dict(list(new.items())[part::2])
-        frame(desk.spark, rows).coalesce(1).write.parquet(str(tmp_path / "incoming" / str(part)))
-    found: list[Link] = []
-
-    def link(batch: DataFrame, _number: int) -> None:
-        found.extend(tuple(row) for row in stored.link(batch, "left").collect())
-
-    stream = desk.spark.readStream.schema("id string, clk binary").option("maxFilesPerTrigger", 1)
-    query = (
-        stream.parquet(str(tmp_path / "incoming" / "*"))
-        .writeStream.foreachBatch(link)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    expected = brute(T8, left=new, right=reference)
-    assert expected
-    assert sorted(found) == sorted(expected)
-
-
-def test_new_records_may_have_the_ids_of_those_that_are_kept(desk: TrialDesk) -> None:
-    """The first owner's blocks are kept, and the new ones are cut and named alike."""
-    desk.inputs = {"left": frame(desk.spark, LEFT), "right": frame(desk.spark, RIGHT)}
-    run(desk, spec())
-    order = order_in(desk.output("order"), len(LEFT) + len(RIGHT))
-    stored = Stored(desk.output("blocks").where("party = 0"), order, spec(), "left")
-    found = [tuple(row) for row in stored.link(frame(desk.spark, LEFT)).collect()]
-    assert sorted(found) == sorted(brute(T8, new=LEFT, left=LEFT))
 
 
 @pytest.mark.parametrize(
@@ -266,24 +223,26 @@ def test_new_records_may_have_the_ids_of_those_that_are_kept(desk: TrialDesk) ->
         ([("a", bytes(9000))], "no bit set"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(desk: TrialDesk, rows: Any, reason: str) -> None:
-    right = desk.spark.createDataFrame(rows, "id string, clk binary")
-    desk.inputs = {**desk.inputs, "right": right}
+def test_what_cannot_be_compared_is_refused(context: SampleContext, rows: Any, reason: str) -> None:
+    right = context.spark.createDataFrame(rows, "id string, clk binary")
+    context.inputs = {**context.inputs, "right": right}
     with pytest.raises(InputUnfit, match=reason):
-        KIND.forecast(spec(), desk)
+        KIND.forecast(spec(), context)
 
 
-def test_columns_that_are_not_there_or_hold_something_else_are_refused(desk: TrialDesk) -> None:
+def test_columns_that_are_not_there_or_hold_something_else_are_refused(
+    context: SampleContext,
+) -> None:
     with pytest.raises(InputUnfit, match="left has no column bits"):
-        KIND.forecast(spec(bits="bits"), desk)
-    numbers = desk.spark.createDataFrame([("a", 1)], "id string, clk int")
-    desk.inputs = {**desk.inputs, "right": numbers}
+        KIND.forecast(spec(bits="bits"), context)
+    numbers = context.spark.createDataFrame([("a", 1)], "id string, clk int")
+    context.inputs = {**context.inputs, "right": numbers}
     with pytest.raises(InputUnfit, match="neither binary nor text"):
-        KIND.forecast(spec(), desk)
-    text = desk.spark.createDataFrame([("a", "not base64!")], "id string, clk string")
-    desk.inputs = {**desk.inputs, "right": text}
+        KIND.forecast(spec(), context)
+    text = context.spark.createDataFrame([("a", "not base64!")], "id string, clk string")
+    context.inputs = {**context.inputs, "right": text}
     with pytest.raises(InputUnfit, match="base64"):
-        KIND.forecast(spec(), desk)
+        KIND.forecast(spec(), context)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.overhead import stage_overhead_s
+from spark_jobs.runner.attempt import Attempt, Ending
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.execution import Ending, Run
-from spark_jobs.runner.job import read_job
+from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.port import Forecast
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.sources.reading import read_input
@@ -19,14 +19,14 @@ from spark_jobs.sources.reading import read_input
 NO_ROWS = ("There are no rows: the result will have none.",)
 
 
-def carry_out(
+def execute(
     spark: SparkSession, file: Path, *, dry_run: bool = False, **members: Any
 ) -> tuple[Ending, RunDirectory]:
     spec = {"records": {"file": str(file)}, "field": "city"}
-    job = read_job({"kind": "example.count", "spec": spec, **members})
+    job = parse_job({"kind": "example.count", "spec": spec, **members})
     directory = RunDirectory(file.parent / "run")
-    run = Run(job, directory, spark, read_input, Control(), dry_run=dry_run)
-    return run.carry_out(), directory
+    run = Attempt(job, directory, spark, read_input, Control(), dry_run=dry_run)
+    return run.execute(), directory
 
 
 @pytest.mark.parametrize(
@@ -46,26 +46,26 @@ def test_inputs_that_are_unfit(
 ) -> None:
     file = tmp_path / name
     file.write_text(text)
-    ending, directory = carry_out(spark, file)
+    ending, directory = execute(spark, file)
     assert ending.state == "failed"
     assert reason in ending.reasons[0]
     assert directory.stages == {}
 
 
 def test_a_file_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
-    ending, _ = carry_out(spark, tmp_path / "p.csv")
+    ending, _ = execute(spark, tmp_path / "p.csv")
     assert ending.reasons == (f"records: {tmp_path / 'p.csv'} cannot be read.",)
 
 
 def test_no_rows_give_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("id,city\n")
-    ending, _ = carry_out(spark, tmp_path / "p.csv")
+    ending, _ = execute(spark, tmp_path / "p.csv")
     assert (ending.state, ending.rows) == ("done", 0)
 
 
 def test_limits_stop_a_run_before_its_first_stage(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("id,city\n1,Ulm\n2,Ulm\n")
-    ending, directory = carry_out(spark, tmp_path / "p.csv", limits={"rows": 1})
+    ending, directory = execute(spark, tmp_path / "p.csv", limits={"rows": 1})
     assert ending.state == "stopped"
     assert ending.reasons == ("rows: 2 are expected, and 1 are allowed.",)
     assert "count" not in directory.stages
@@ -75,7 +75,7 @@ def test_a_forecast_has_the_time_that_spark_takes_for_stages_without_work(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "p.csv").write_text("id,city\n")
-    ending, directory = carry_out(spark, tmp_path / "p.csv", limits={"time_s": 1e-9})
+    ending, directory = execute(spark, tmp_path / "p.csv", limits={"time_s": 1e-9})
     assert (ending.state, ending.forecast is not None) == ("stopped", True)
     assert ending.reasons[0].startswith("time_s: ")
     overhead_s = stage_overhead_s(spark, tmp_path / "not measured again")
@@ -86,7 +86,7 @@ def test_a_forecast_has_the_time_that_spark_takes_for_stages_without_work(
 
 def test_a_dry_run_ends_with_the_forecast(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"id": 1, "city": "Ulm"}\n{"id": 2}\n')
-    ending, directory = carry_out(spark, tmp_path / "p.json", dry_run=True)
+    ending, directory = execute(spark, tmp_path / "p.json", dry_run=True)
     assert (ending.state, ending.result) == ("done", None)
     assert ending.forecast is not None
     assert ending.forecast.rows == {"records": 2}

@@ -55,7 +55,7 @@ async def test_a_result_that_fits_no_class_is_refused_before_anything_is_read(
     assert len(written.rows) == 2
 
 
-def endless(spark: SparkSession, wanted: Input) -> DataFrame:
+def endless(spark: SparkSession, input_: Input) -> DataFrame:
     """An input that no patience reads."""
 
     def sleep(batches: Any) -> Any:
@@ -65,7 +65,7 @@ def endless(spark: SparkSession, wanted: Input) -> DataFrame:
             time.sleep(3600)
             yield batch
 
-    return people(spark, wanted).mapInArrow(sleep, "id string, city string")
+    return people(spark, input_).mapInArrow(sleep, "id string, city string")
 
 
 def unpacked(_spark: SparkSession, _wanted: Input) -> DataFrame:
@@ -122,13 +122,13 @@ async def test_a_worker_that_may_have_lost_its_run_writes_into_no_class(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears nothing while its lease passes; what it finished is there for whoever comes next."""
-    hold, written = Control.hold, ClassStandIn()
+    hold, written = Control.hold_until, ClassStandIn()
     silent = [True]
 
     def heard(control: Control, until: float) -> None:
         hold(control, -inf if silent else until)
 
-    monkeypatch.setattr(Control, "hold", heard)
+    monkeypatch.setattr(Control, "hold_until", heard)
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
     async with office.worker(people, written):
         await eventually(given_back(office, run))

@@ -85,7 +85,7 @@ async def run(options):
 
 
 async def test_a_report_has_its_form(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The form of DESIGN, section 10, through a benchmark that stands in for real ones."""
+    """A report has the form of docs/benchmarks.md, here of a benchmark that stands in."""
     (tmp_path / "stands_in.py").write_text(STAND_IN)
     monkeypatch.setattr(benchmarks, "__path__", [str(tmp_path)])
     said: list[str] = []

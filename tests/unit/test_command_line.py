@@ -97,7 +97,7 @@ def test_a_setting_that_cannot_be_ends_a_command_with_a_sentence() -> None:
     assert done.stderr.startswith("Portolan cannot run: ")
 
 
-@pytest.mark.parametrize("command", ["verify", "rebuild-primary"])
+@pytest.mark.parametrize("command", ["verify", "rebuild-view"])
 def test_a_service_that_does_not_answer_ends_a_command_with_a_sentence(command: str) -> None:
     result = CliRunner().invoke(command_line(), [command, "shop", "--url", "http://127.0.0.1:1"])
     assert result.exit_code == 1

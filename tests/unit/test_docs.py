@@ -35,18 +35,18 @@ from docs.reference import generated
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
 from mediator.placement.scores import Kind
-from mediator.query.conditions import OPERATORS
-from mediator.query.reading import read_query
+from mediator.query.filter_parser import OPERATORS
+from mediator.query.parser import parse_query_document
 from mediator.schema import limits
+from mediator.schema.annotation_parser import LEVELS
 from mediator.schema.annotations import Capability, Metric, Statistic
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema
-from mediator.schema.requirements import LEVELS
 from mediator.schema.tree import Mode
 from mediator.schema.types import FieldType
 from mediator.stores.port import Access
 
 ROOT = README.parent
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 METHODS = ("get", "put", "post", "patch", "delete")
 NAMED_HEADERS = [
     parameter["name"]
@@ -241,7 +241,7 @@ def test_printed_queries_are_queries() -> None:
     }
     schema = parse_schema("club", {"classes": classes})
     for block in blocks(page("queries.md"), "json"):
-        read_query(json.loads(block), schema, "players")
+        parse_query_document(json.loads(block), schema, "players")
 
 
 @pytest.mark.parametrize(
@@ -310,12 +310,28 @@ def test_every_dependency_is_named_with_its_reason() -> None:
 
 
 def test_the_architecture_page_names_files_that_exist() -> None:
-    named = re.findall(
-        r"`((?:app|mediator|benchmarks|examples|operations)/[\w/.]+)`", page("architecture.md")
-    )
+    named = re.findall(r"`((?:app|mediator|sketch|benchmarks)/[\w/.]+)`", page("architecture.md"))
     assert named
-    for path in named:
-        assert (ROOT / path).exists() or (ROOT / "mediator" / path).exists(), path
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("package", ["app", "mediator", "sketch"])
+def test_the_architecture_page_has_the_layers_that_are_enforced(package: str) -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(
+        contract["layers"]
+        for contract in contracts["contracts"]
+        if contract.get("containers") == [package]
+    )
+    enforced = [set(re.findall(r"\w+", layer)) for layer in layers]
+    _, _, rest = page("architecture.md").partition(f"| `{package}`, from the top")
+    rows_ = re.findall(r"^\| (`.+?) \|", rest.partition("\n\n")[0], re.MULTILINE)
+    shown = [set(re.findall(r"`(\w+)`", row)) for row in rows_]
+    assert set().union(*shown) == set().union(*enforced)
+    order = {name: at for at, layer in enumerate(enforced) for name in layer}
+    assert [min(order[name] for name in row) for row in shown] == sorted(
+        min(order[name] for name in row) for row in shown
+    )
 
 
 def anchors(text: str) -> set[str]:
@@ -347,8 +363,8 @@ def test_spelling_is_british(file: Path) -> None:
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
-    text = README.read_text()
-    assert [file.name for file in PAGES[1:] if f"docs/{file.name}" not in text] == []
+    text = README.read_text() + page("papers/index.md")
+    assert [file.name for file in PAGES[1:] if f"/{file.name}" not in text.replace("(", "/")] == []
 
 
 def test_the_readme_says_in_ten_lines_how_to_run_it() -> None:
@@ -387,12 +403,12 @@ def test_the_picture_of_placement_shows_the_numbers_of_the_worked_example() -> N
 def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> None:
     claims, _, sources = page("comparison.md").partition("## Sources")
     cited = {
-        intent
-        for intents in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
-        for intent in intents.split(", ")
+        mark
+        for marks in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
+        for mark in marks.split(", ")
     }
     assert cited == set(re.findall(r"^\| ([A-Z]\d) \| \[[^\]]+\]\(https://", sources, re.MULTILINE))
-    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "intent"}
+    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "mark"}
     assert widths == {8, 3}
 
 

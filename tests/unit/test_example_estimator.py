@@ -12,11 +12,11 @@ from examples.age_estimator import ByAge
 from sketch.instruments.simulate.run import Estimators, Prepared, Run, simulate
 from sketch.instruments.simulate.workload import WORKLOADS, Workload
 from sketch.instruments.simulate.world import World
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Learner, Static, TtlEstimator, Weights
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-estimator.md"
-PART = Part("news", "articles")
+PARTITION = Partition("news", "articles")
 ESTIMATORS: dict[str, Estimators] = {
     "static, 0 s": lambda _: Static(0),
     "static, 10 s": lambda _: Static(10),
@@ -34,20 +34,20 @@ def runs() -> dict[str, Run]:
 
 def test_a_life_is_a_share_of_the_age_of_the_youngest() -> None:
     estimator: TtlEstimator = ByAge(share=0.5)
-    assert estimator.ttl_s(PART, ["a"], 100) == 0
-    estimator.missed(PART, ["a", "b"], 100)
-    assert estimator.ttl_s(PART, ["a"], 110) == 5
-    estimator.wrote(PART, ["b"], 108)
-    assert estimator.ttl_s(PART, ["a", "b"], 110) == 1
-    assert estimator.ttl_s(Part("news", "people"), ["a"], 110) == 0
+    assert estimator.ttl_s(PARTITION, ["a"], 100) == 0
+    estimator.missed(PARTITION, ["a", "b"], 100)
+    assert estimator.ttl_s(PARTITION, ["a"], 110) == 5
+    estimator.wrote(PARTITION, ["b"], 108)
+    assert estimator.ttl_s(PARTITION, ["a", "b"], 110) == 1
+    assert estimator.ttl_s(Partition("news", "people"), ["a"], 110) == 0
 
 
 def test_what_is_remembered_is_bounded() -> None:
     estimator = ByAge(share=1, keys=2)
     for second, key in enumerate("aba"):
-        estimator.missed(PART, [key], second)
-    estimator.missed(PART, ["c"], 3)
-    assert [estimator.ttl_s(PART, [key], 10) for key in "abc"] == [10, 0, 7]
+        estimator.missed(PARTITION, [key], second)
+    estimator.missed(PARTITION, ["c"], 3)
+    assert [estimator.ttl_s(PARTITION, [key], 10) for key in "abc"] == [10, 0, 7]
 
 
 def test_the_bound_holds_whatever_lives_are(runs: dict[str, Run]) -> None:

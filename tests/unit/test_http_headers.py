@@ -25,7 +25,7 @@ header_text = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max
         ("return=minimal; foo=bar, wait=5", True, "return=minimal"),
         ("return=other", False, ""),
         ("respond-async", False, ""),
-        ("consistency=primary, max-staleness=1.5", False, "consistency=primary, max-staleness=1.5"),
+        ("consistency=bounded, max-staleness=1.5", False, "consistency=bounded, max-staleness=1.5"),
         ("at-least=bmV3cw", False, "at-least=bmV3cw"),
         ("max-staleness=-1", False, ""),
         ("handling=strict, unknown=1", False, "handling=strict"),

@@ -12,22 +12,22 @@ from spark_jobs.runner.port import Forecast, RunCancelled
 
 def test_what_others_see_is_written_by_whoever_has_the_run() -> None:
     control = Control()
-    control.hold(-inf)
+    control.hold_until(-inf)
     control.check()  # what is kept under an attempt spoils nothing
-    control.hold(inf)
-    control.go_outward()
+    control.hold_until(inf)
+    control.begin_publishing()
     control.check()
-    control.hold(-inf)
+    control.hold_until(-inf)
     with pytest.raises(RunCancelled):
         control.check()
-    assert control.lapsed
+    assert control.lease_lost
     assert not control.cancelled
 
 
 def test_a_run_without_a_queue_is_always_ours() -> None:
     control = Control()
-    control.go_outward()
-    assert not control.lapsed
+    control.begin_publishing()
+    assert not control.lease_lost
     control.cancel()
     with pytest.raises(RunCancelled):
         control.check()
@@ -35,11 +35,11 @@ def test_a_run_without_a_queue_is_always_ours() -> None:
 
 def test_a_run_that_was_let_go_stays_so_when_its_worker_is_heard_again() -> None:
     control = Control()
-    control.hold(-inf)
+    control.hold_until(-inf)
     with pytest.raises(RunCancelled):
-        control.go_outward()
-    control.hold(inf)
-    assert control.lapsed
+        control.begin_publishing()
+    control.hold_until(inf)
+    assert control.lease_lost
     with pytest.raises(RunCancelled):
         control.check()
 
@@ -50,7 +50,7 @@ def test_what_is_left_counts_the_stages_that_were_forecast() -> None:
     control.plan(["read records", "count", "rank"])
     control.begin("read records")
     control.end("read records", rows=1, seconds=1e9, counters={})
-    control.foretell(Forecast({"records": 1}, time_s=1e6))
+    control.set_forecast(Forecast({"records": 1}, time_s=1e6))
     control.begin("count")
     assert control.snapshot()["eta_s"] > 0
     control.end("count", rows=1, seconds=1e7, counters={})

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.runner.run_directory import KeptStage, RunDirectory
+from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
 
 
 def write(directory: RunDirectory, text: str) -> str:
     """Write what stands for a stage's Parquet; nothing counts yet."""
-    target = directory.fresh()
+    target = directory.new_path()
     target.mkdir()
     (target / "part-0").write_text(text)
     return target.name
 
 
 def keep(directory: RunDirectory, stage: str, text: str) -> None:
-    directory.commit(stage, KeptStage(write(directory, text), 1, 0.5, {"n": 1}, {"r": {"a": [1]}}))
+    directory.commit(
+        stage, FinishedStage(write(directory, text), 1, 0.5, {"n": 1}, {"r": {"a": [1]}})
+    )
 
 
 def read(directory: RunDirectory, stage: str) -> str:
@@ -41,7 +43,7 @@ def test_it_is_closed_to_other_users(tmp_path: Path) -> None:
 def test_what_was_committed_is_there_for_the_next_attempt(tmp_path: Path) -> None:
     first = RunDirectory(tmp_path)
     keep(first, "one", "a")
-    first.commit("told", KeptStage(None, reports={"r": {}}))
+    first.commit("told", FinishedStage(None, reports={"r": {}}))
     again = RunDirectory(tmp_path)
     assert again.attempt == first.attempt + 1
     assert list(again.stages) == ["one", "told"]
@@ -106,7 +108,7 @@ def test_files_are_on_the_disk_before_a_manifest_names_them(
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(Path, "replace", name)
     kept = write(directory, "a")
-    directory.commit("one", KeptStage(kept))
+    directory.commit("one", FinishedStage(kept))
     assert named == [set()]
 
 
@@ -121,7 +123,7 @@ def test_a_stage_counts_when_a_manifest_names_it(
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        directory.commit("one", KeptStage(kept))
+        directory.commit("one", FinishedStage(kept))
     assert not directory.stages
 
 
@@ -164,7 +166,7 @@ def test_a_commit_that_cannot_be_written_leaves_the_one_before(
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", full)
         with pytest.raises(OSError, match="No space"):
-            directory.commit("two", KeptStage(written))
+            directory.commit("two", FinishedStage(written))
     assert list(directory.stages) == ["one"]
     assert list(RunDirectory(tmp_path).stages) == ["one"]
     assert len(list(tmp_path.glob("manifest*"))) == 1

@@ -10,9 +10,9 @@ import pytest
 from app.coherence import cached_leases as lingering
 from app.coherence.cached_leases import Lingering
 from mediator.base.clock import SystemClock
-from sketch.protocol.port import Ended, Part, SketchLimits, SketchUnavailable, TellWanted
+from sketch.protocol.port import EndResult, OnContention, Partition, SketchLimits, SketchUnavailable
 
-PART = Part("news", "articles")
+PARTITION = Partition("news", "articles")
 ROUTE = object()
 
 
@@ -33,14 +33,14 @@ class Ends:
 
     def __init__(self) -> None:
         self.ended: list[str] = []
-        self.answer: Ended | SketchUnavailable = Ended.DONE
-        self.heard = (PART, "")
+        self.answer: EndResult | SketchUnavailable = EndResult.DONE
+        self.heard = (PARTITION, "")
 
-    async def listen(self, tell: TellWanted) -> None:
+    async def listen(self, tell: OnContention) -> None:
         await tell(*self.heard)
 
-    async def end(self, part: Part, token: str, versions: Mapping[str, int]) -> Ended:
-        assert (part, versions) == (PART, {}), "it tells no version"
+    async def end(self, partition: Partition, token: str, versions: Mapping[str, int]) -> EndResult:
+        assert (partition, versions) == (PARTITION, {}), "it tells no version"
         if isinstance(self.answer, SketchUnavailable):
             raise self.answer
         self.ended.append(token)
@@ -55,7 +55,7 @@ class World:
 
     async def written(self, key: str, token: str = "t") -> None:
         """Write, as the first one, under a mark that is to linger."""
-        self.marks.keep(PART, key, token, ROUTE, self.clock.now_s)
+        self.marks.keep(PARTITION, key, token, ROUTE, self.clock.now_s)
         assert await self.marks.leave(token)
 
     async def after(self, seconds: float) -> list[str]:
@@ -65,13 +65,13 @@ class World:
         await self.marks.end_some()
         return self.sketch.ended[before:]
 
-    async def refused(self, part: Part, key: str) -> None:
+    async def refused(self, partition: Partition, key: str) -> None:
         """Hear of a read through another replica."""
-        self.sketch.heard = part, key
+        self.sketch.heard = partition, key
         await self.marks.listen()
 
     def joins(self, key: str = "k") -> bool:
-        return self.marks.join(PART, key, ROUTE) is not None
+        return self.marks.join(PARTITION, key, ROUTE) is not None
 
 
 @pytest.fixture
@@ -81,9 +81,9 @@ def world() -> World:
 
 async def test_further_writes_use_the_token_of_the_first(world: World) -> None:
     await world.written("k")
-    assert world.marks.join(PART, "k", ROUTE) == "t"
+    assert world.marks.join(PARTITION, "k", ROUTE) == "t"
     assert not world.joins("another")
-    assert world.marks.join(Part("news", "authors"), "k", ROUTE) is None
+    assert world.marks.join(Partition("news", "authors"), "k", ROUTE) is None
     assert await world.marks.leave("t")
     assert not await world.marks.leave("of another write")
     assert world.sketch.ended == []
@@ -148,16 +148,16 @@ async def test_writes_are_taken_for_a_small_part_of_the_lease(
 
 
 async def test_the_time_of_a_mark_counts_from_before_the_sketch_was_asked(world: World) -> None:
-    world.marks.keep(PART, "k", "t", ROUTE, world.clock.now_s - 6.0)
+    world.marks.keep(PARTITION, "k", "t", ROUTE, world.clock.now_s - 6.0)
     assert not await world.marks.leave("t"), "its beginning took too long"
-    world.marks.keep(PART, "k", "u", ROUTE, world.clock.now_s - 5.5)
+    world.marks.keep(PARTITION, "k", "u", ROUTE, world.clock.now_s - 5.5)
     world.clock.now_s += 0.6
     assert not world.joins()
 
 
 async def test_under_another_layout_a_mark_takes_no_write(world: World) -> None:
     await world.written("k")
-    assert world.marks.join(PART, "k", object()) is None
+    assert world.marks.join(PARTITION, "k", object()) is None
     assert not world.joins()
     assert await world.after(0.0) == ["t"]
 
@@ -176,9 +176,9 @@ async def test_a_reader_ends_the_mark_of_its_key_and_no_other_lingers_for_a_whil
 ) -> None:
     await world.written("k")
     await world.written("other", "o")
-    await world.marks.give_way(PART, ["some", "k"])
+    await world.marks.give_way(PARTITION, ["some", "k"])
     assert world.sketch.ended == ["t"]
-    world.marks.keep(PART, "k", "u", ROUTE, world.clock.now_s)
+    world.marks.keep(PARTITION, "k", "u", ROUTE, world.clock.now_s)
     assert not await world.marks.leave("u")
     assert world.joins("other")
     world.clock.now_s += 10.1
@@ -189,7 +189,7 @@ async def test_a_mark_in_use_ends_with_its_last_write(world: World) -> None:
     await world.written("k")
     assert world.joins()
     assert world.joins()
-    await world.marks.give_way(PART, ["k"])
+    await world.marks.give_way(PARTITION, ["k"])
     assert not world.joins()
     await world.marks.leave("t")
     assert world.sketch.ended == []
@@ -200,24 +200,24 @@ async def test_a_mark_in_use_ends_with_its_last_write(world: World) -> None:
 async def test_who_asks_for_a_result_ends_all_marks_of_the_class(world: World) -> None:
     for number in range(3):
         await world.written(f"k{number}", str(number))
-    await world.marks.give_way_to_results(Part("news", "authors"))
+    await world.marks.give_way_to_results(Partition("news", "authors"))
     assert world.sketch.ended == []
-    await world.marks.give_way_to_results(PART)
+    await world.marks.give_way_to_results(PARTITION)
     assert world.sketch.ended == ["0", "1", "2"]
 
 
 async def test_a_key_that_another_replica_wanted_to_read_is_avoided(world: World) -> None:
-    world.sketch.answer = Ended.WANTED
+    world.sketch.answer = EndResult.CONTENDED
     await world.written("k")
     assert await world.after(2.1) == ["t"]
-    world.marks.keep(PART, "k", "u", ROUTE, world.clock.now_s)
+    world.marks.keep(PARTITION, "k", "u", ROUTE, world.clock.now_s)
     assert not world.joins()
 
 
 async def test_what_the_sketch_has_refused_to_a_reader_gives_way_at_once(world: World) -> None:
     await world.written("k")
     await world.written("other", "o")
-    await world.refused(PART, "k")
+    await world.refused(PARTITION, "k")
     assert world.sketch.ended == ["t"]
     assert not world.joins()
     assert world.joins("other")
@@ -225,17 +225,17 @@ async def test_what_the_sketch_has_refused_to_a_reader_gives_way_at_once(world: 
 
 async def test_a_mark_that_is_not_known_yet_gives_way_too(world: World) -> None:
     """Its reader may be heard of before its own beginning."""
-    await world.refused(PART, "k")
-    world.marks.keep(PART, "k", "t", ROUTE, world.clock.now_s)
+    await world.refused(PARTITION, "k")
+    world.marks.keep(PARTITION, "k", "t", ROUTE, world.clock.now_s)
     assert not await world.marks.leave("t")
 
 
 async def test_where_a_result_was_refused_all_marks_of_the_class_give_way(world: World) -> None:
     await world.written("k")
-    await world.refused(Part("news", "authors"), "")
+    await world.refused(Partition("news", "authors"), "")
     assert world.joins()
     await world.marks.leave("t")
-    await world.refused(PART, "")
+    await world.refused(PARTITION, "")
     assert world.sketch.ended == ["t"]
     await world.written("k", "u")
 
@@ -245,7 +245,7 @@ async def test_what_the_sketch_did_not_end_is_tried_again(world: World) -> None:
     world.sketch.answer = SketchUnavailable()
     assert await world.after(2.1) == []
     assert not world.joins()
-    world.sketch.answer = Ended.DONE
+    world.sketch.answer = EndResult.DONE
     assert await world.after(0.1) == ["t"]
     assert await world.after(0.1) == []
 
@@ -256,7 +256,7 @@ async def test_a_replica_that_stops_leaves_no_marks(world: World) -> None:
     assert world.joins("k7")
     await world.marks.stop()
     assert len(world.sketch.ended) == 249
-    world.marks.keep(PART, "late", "late", ROUTE, world.clock.now_s)
+    world.marks.keep(PARTITION, "late", "late", ROUTE, world.clock.now_s)
     assert not await world.marks.leave("late")
     await world.marks.leave("7")
     assert len(set(world.sketch.ended)) == 250
@@ -265,7 +265,7 @@ async def test_a_replica_that_stops_leaves_no_marks(world: World) -> None:
 async def test_no_mark_lingers_before_the_start() -> None:
     world = World()
     marks = Lingering(cast("Any", world.sketch), world.clock)
-    marks.keep(PART, "k", "t", ROUTE, world.clock.now_s)
+    marks.keep(PARTITION, "k", "t", ROUTE, world.clock.now_s)
     assert not await marks.leave("t")
 
 
@@ -276,9 +276,9 @@ async def test_so_many_marks_linger_and_no_more(
     monkeypatch.setattr(lingering, "_MOST_AVOIDED", 2)
     for number in range(3):
         await world.written(f"k{number}", str(number))
-    world.marks.keep(PART, "k3", "3", ROUTE, world.clock.now_s)
+    world.marks.keep(PARTITION, "k3", "3", ROUTE, world.clock.now_s)
     assert not await world.marks.leave("3")
-    await world.marks.give_way(PART, ["k0", "k1", "k2"])
+    await world.marks.give_way(PARTITION, ["k0", "k1", "k2"])
     await world.written("k0", "one that was avoided first is forgotten first")
-    world.marks.keep(PART, "k2", "2", ROUTE, world.clock.now_s)
+    world.marks.keep(PARTITION, "k2", "2", ROUTE, world.clock.now_s)
     assert not world.joins("k2")

@@ -1,4 +1,4 @@
-"""Private linkage: encodings, and the reference of P4Join (papers: pprl, section 4)."""
+"""Private linkage: encodings, and the reference of P4Join (docs/papers/pprl.md, section 4)."""
 
 from __future__ import annotations
 

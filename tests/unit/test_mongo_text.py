@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.stores.mongo.decimals import decimal_of, sortable_decimal
-from mediator.stores.mongo.text import (
-    database_name,
-    database_prefix,
+from mediator.stores.mongo.codec import (
+    decimal_of,
     ordered_text,
     path_key,
     plain_key,
     plain_text,
+    sortable_decimal,
 )
+from mediator.stores.mongo.layout import database_name, database_prefix
 
-# Characters around the surrogates, where UTF-8 and UTF-16 disagree, and the intents themselves.
+# Characters around the surrogates, where UTF-8 and UTF-16 disagree, and the prefixes themselves.
 _CRITICAL = "a\x00\ud7ff\ue000\ue001\uf8ff\uffff\U00010000\U0001f600\U0010ffff"
 texts = st.text(st.sampled_from(_CRITICAL)) | st.text()
 decimals = st.builds(

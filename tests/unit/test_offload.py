@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from mediator.base.offload import give_way, offload
+from mediator.base.offload import offload, throttle
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
-from mediator.placement.scores import node_ballot
+from mediator.placement.scores import node_scores
 from mediator.schema.annotations import Metric
 from mediator.schema.parse import parse_schema
 from mediator.schema.render import schema_document
@@ -46,8 +46,8 @@ def compute() -> float:
     """Use the processor for a while; returns for how long (seconds)."""
     begun = time.thread_time()
     while time.thread_time() - begun < USED_S:
-        give_way()
-    give_way()
+        throttle()
+    throttle()
     return time.thread_time() - begun
 
 
@@ -68,11 +68,11 @@ async def test_the_event_loop_never_rests(rests: list[float]) -> None:
 def test_every_step_of_placing_a_large_schema_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Field by field: what is computed at once must not grow with the schema."""
     calls: list[None] = []
-    monkeypatch.setattr("mediator.base.offload.give_way", lambda: calls.append(None))
+    monkeypatch.setattr("mediator.base.offload.throttle", lambda: calls.append(None))
     schema = parse_schema("news", WIDE)
     decision = decide(schema, SYSTEMS)
     steps: tuple[Callable[[], object], ...] = (
-        partial(node_ballot, decision.ranking),
+        partial(node_scores, decision.ranking),
         partial(placements_of, decision),
         partial(notes_on, decision),
         partial(schema_document, schema),

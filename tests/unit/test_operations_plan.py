@@ -19,11 +19,11 @@ from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Values
-from mediator.stores.port import Fragment, Record, Standing, WriteKind
+from mediator.stores.port import Fragment, Record, RecordState, WriteKind
 from mediator.stores.systems import Systems
-from mediator.transactions.preparing import Asked, Work, prepare
-from mediator.transactions.redo import dump_work, load_work
-from mediator.transactions.targets import Held, Target
+from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
+from mediator.transactions.redo import dump_operation, load_operation
+from mediator.transactions.targets import LockedObject, Target
 
 FIELDS = {
     "title": Field("title", FieldType.STRING),
@@ -108,9 +108,9 @@ def test_a_redo_record_gives_back_the_steps_that_were_put_in(
     operation: Create | Put | Update | Delete,
 ) -> None:
     steps = _steps_of(operation)
-    kept = orjson.loads(orjson.dumps(dump_work(Work(Target(SPREAD, "x"), steps))))
-    loaded = load_work(SPREAD, kept, "m")
-    assert isinstance(loaded, Work)
+    kept = orjson.loads(orjson.dumps(dump_operation(PreparedOperation(Target(SPREAD, "x"), steps))))
+    loaded = load_operation(SPREAD, kept, "m")
+    assert isinstance(loaded, PreparedOperation)
     assert loaded.steps == steps
 
 
@@ -132,22 +132,22 @@ def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
 async def test_steps_say_what_is_there_under_the_intents(
     creation_versions: tuple[int | None, ...], known: tuple[bool, ...], creation_version: int | None
 ) -> None:
-    standings = [Standing(born, {}, "m") for born in creation_versions]
-    held = Held(Target(SPREAD, "x"), dict(zip(SPREAD.fragments, standings, strict=True)))
+    standings = [RecordState(born, {}, "m") for born in creation_versions]
+    held = LockedObject(Target(SPREAD, "x"), dict(zip(SPREAD.fragments, standings, strict=True)))
     calls = StoreCalls(Systems(), NullGuard(), SystemClock())  # nothing is read for a put
-    [work] = await prepare([Asked(Put(*HEAD, values=VALUES), held)], "m", calls)
-    assert isinstance(work, Work)
+    [work] = await prepare([PendingOperation(Put(*HEAD, values=VALUES), held)], "m", calls)
+    assert isinstance(work, PreparedOperation)
     assert work.steps is not None
     assert tuple(step.require_present for step in work.steps.all) == known
     assert tuple(step.creation_version for step in work.steps.all) == (None, creation_version)
 
 
 def test_a_redo_record_of_what_left_the_class_applies_nothing() -> None:
-    kept = dump_work(Work(Target(SPREAD, "x"), _steps_of(Delete(*HEAD))))
-    loaded = load_work(WHOLE, kept, "m")
-    assert isinstance(loaded, Work)
+    kept = dump_operation(PreparedOperation(Target(SPREAD, "x"), _steps_of(Delete(*HEAD))))
+    loaded = load_operation(WHOLE, kept, "m")
+    assert isinstance(loaded, PreparedOperation)
     assert loaded.steps is None
-    assert isinstance(load_work(None, kept, "m"), Outcome)
+    assert isinstance(load_operation(None, kept, "m"), Outcome)
 
 
 def part(

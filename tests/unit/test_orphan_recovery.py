@@ -1,4 +1,4 @@
-"""Orphaned writes: how many are settled in a round, and what becomes of those that cannot be."""
+"""Orphaned writes: how many are resolved in a round, and what becomes of those that cannot be."""
 
 from __future__ import annotations
 
@@ -11,49 +11,53 @@ from app.coherence.orphans import AT_ONCE, Recovery
 from mediator.base.errors import Unavailable
 from mediator.model.guard import NullGuard
 from mediator.routing.model import EMPTY
-from sketch.protocol.port import Ended, Part, PendingWrite, SketchUnavailable
+from sketch.protocol.port import EndResult, Partition, PendingWrite, SketchUnavailable
 
-PART = Part("news", "articles")
+PARTITION = Partition("news", "articles")
 
 
 class World:
     """A sketch with orphans, and the systems that tell what came of them."""
 
     def __init__(self, orphans: int) -> None:
-        self.left = {str(token): PendingWrite(PART, str(token), ("k",)) for token in range(orphans)}
+        self.left = {
+            str(token): PendingWrite(PARTITION, str(token), ("k",)) for token in range(orphans)
+        }
         self.asked = 0
         self.unknown: set[str] = set()
         self.away = False
 
-    async def orphans(self, _parts: Sequence[Part], limit: int) -> list[PendingWrite]:
+    async def orphans(self, _partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         self.asked += 1
         if self.away:
             raise SketchUnavailable
         return list(self.left.values())[:limit]
 
-    async def settle(self, _database: str, _keys: Sequence[str], token: str) -> Mapping[str, int]:
+    async def resolve(self, _database: str, _keys: Sequence[str], token: str) -> Mapping[str, int]:
         if token in self.unknown:
             raise Unavailable("It does not answer.", system="postgres")
         return {"k": 1}
 
-    async def end(self, _part: Part, token: str, versions: Mapping[str, int]) -> Ended:
+    async def end(
+        self, _partition: Partition, token: str, versions: Mapping[str, int]
+    ) -> EndResult:
         assert versions == {"k": 1}
         del self.left[token]
-        return Ended.DONE
+        return EndResult.DONE
 
     async def recover(self) -> None:
         recovery = Recovery(cast("Any", self), NullGuard(), self, lambda: EMPTY)
         await recovery.run()
 
 
-async def test_all_that_a_replica_left_is_settled_in_one_round() -> None:
+async def test_all_that_a_replica_left_is_resolved_in_one_round() -> None:
     world = World(3 * AT_ONCE + 1)
     await world.recover()
     assert not world.left
     assert world.asked == 4
 
 
-async def test_what_cannot_be_settled_waits_for_the_next_round() -> None:
+async def test_what_cannot_be_resolved_waits_for_the_next_round() -> None:
     world = World(2 * AT_ONCE)
     world.unknown = {"7", "150"}
     await world.recover()

@@ -1,4 +1,4 @@
-"""Advice over documents: oracles R1 and R2 of papers/ppm as a client sends them; bad documents."""
+"""Advice over documents: R1 and R2 of docs/papers/ppm.md as a client sends them; bad documents."""
 
 from __future__ import annotations
 
@@ -122,7 +122,11 @@ def test_mixing_goals_and_utilities_on_a_field_is_pointed_out() -> None:
         (("systems", "A", "p99"), {"write_throughput": 1}, "/systems/A/p99/write_throughput"),
         (("schema",), None, "/schema"),
         (("schema", "classes", "articles", "fields"), [], "/schema/classes/articles/fields"),
-        (("schema", "primary"), {"system": "nowhere"}, "/schema/primary/system"),
+        (
+            ("schema", "materialised_view"),
+            {"system": "nowhere"},
+            "/schema/materialised_view/system",
+        ),
         (("extra",), 1, "/extra"),
     ],
 )

@@ -15,7 +15,7 @@ from mediator.placement.decide import (
     build_routes,
     decide,
     pins_of,
-    primary_system,
+    view_system,
 )
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
@@ -55,9 +55,9 @@ def test_equal_scores_go_to_the_first_registered_system() -> None:
     assert decide(schema({"title": TITLE}), twins).placements["articles"].system == "one"
 
 
-def test_equal_scores_go_to_the_primary_before_the_first_registered() -> None:
+def test_equal_scores_go_to_the_view_before_the_first_registered() -> None:
     twins = (system("one", 0.01, 0.01), system("two", 0.01, 0.01))
-    plan = schema({"title": TITLE}, primary={"system": "two"})
+    plan = schema({"title": TITLE}, materialised_view={"system": "two"})
     assert decide(plan, twins).placements["articles.title"].system == "two"
 
 
@@ -121,10 +121,10 @@ def test_the_default_system_is_the_named_one_else_where_a_crash_loses_least() ->
     assert shop(unmeasured, FAST)["customers.address"] == "fast"
 
 
-def test_equally_durable_systems_are_the_primary_then_the_first_registered() -> None:
+def test_equally_durable_systems_are_the_view_then_the_first_registered() -> None:
     equal = replace(FAST, name="equal")
     assert shop(equal, FAST)["customers.address"] == "equal"
-    assert shop(equal, FAST, primary={"system": "fast"})["customers.address"] == "fast"
+    assert shop(equal, FAST, materialised_view={"system": "fast"})["customers.address"] == "fast"
 
 
 def test_the_default_system_can_do_all_that_its_class_is_asked() -> None:
@@ -194,8 +194,8 @@ def test_a_class_without_goals_is_on_the_default_system() -> None:
     assert decision.placements["notes"].choice.kind == "default"
 
 
-def test_the_default_is_the_primary_and_has_metrics_if_any_system_has() -> None:
-    plan = schema({"title": {}}, primary={"system": "writer"})
+def test_the_default_is_the_view_and_has_metrics_if_any_system_has() -> None:
+    plan = schema({"title": {}}, materialised_view={"system": "writer"})
     assert decide(plan, TWO).placements["articles"].system == "writer"
     fresh = Candidate("fresh")
     assert decide(schema({"title": {}}), (fresh, *TWO)).placements["articles"].system == "reader"
@@ -227,8 +227,8 @@ def test_a_declared_group_is_never_split() -> None:
     assert decision.groups["articles"]["hot"] == ("reader", ("title", "hits"))
     placement = decision.placements["articles.hits"]
     assert placement.choice.kind == "group"
-    assert placement.choice.ballot is not None
-    assert placement.choice.ballot.scores == pytest.approx({"reader": 11, "writer": 6})
+    assert placement.choice.scores is not None
+    assert placement.choice.scores.by_system == pytest.approx({"reader": 11, "writer": 6})
     assert placement.score == pytest.approx(10 if placement.system == "writer" else 2)
 
 
@@ -304,14 +304,14 @@ def test_a_database_in_advisory_mode_has_no_routes() -> None:
     assert not build_routes(plan, decide(plan, TWO).groups, {"articles": 1}).classes
 
 
-def test_the_primary_is_the_best_ranked_system_proven_for_it() -> None:
+def test_the_view_is_the_best_ranked_system_proven_for_it() -> None:
     needs = (Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES)
     slow, quick = system("slow", 0.1, 0.1, *needs), system("quick", 0.01, 0.01, *needs)
     plan = schema({"title": TITLE})
-    assert primary_system(plan, decide(plan, (READER, slow, quick))) == "quick"
-    assert primary_system(plan, decide(plan, TWO)) is None
-    named = schema({"title": TITLE}, primary={"system": "slow"})
-    assert primary_system(named, decide(named, (READER, slow, quick))) == "slow"
+    assert view_system(plan, decide(plan, (READER, slow, quick))) == "quick"
+    assert view_system(plan, decide(plan, TWO)) is None
+    named = schema({"title": TITLE}, materialised_view={"system": "slow"})
+    assert view_system(named, decide(named, (READER, slow, quick))) == "slow"
 
 
 def pinned(plan: Schema, systems: tuple[Candidate, ...]) -> Pins:

@@ -1,4 +1,4 @@
-"""The worked examples of papers/ppm, section 4: utilities, R1 (a) to (d), R2."""
+"""The worked examples of docs/papers/ppm.md, section 4: utilities, R1 (a) to (d), R2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RANK's rules one by one (papers/ppm, Algorithm 1 and the notes below it)."""
+"""RANK's rules one by one (docs/papers/ppm.md, Algorithm 1 and the notes below it)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from mediator.stores.port import (
     SystemConfig,
 )
 from mediator.stores.postgres import PostgresStore
-from mediator.stores.postgres.failures import FAILURES, as_store_error
+from mediator.stores.postgres.errors import FAILURES, as_store_error
 
 SECRET = "s3cr3t"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.stores.postgres.names import (
+from mediator.stores.postgres.layout import (
     column_name,
     fitting,
     index_name,

@@ -27,12 +27,12 @@ from mediator.model.filters import (
     Path,
 )
 from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
+from mediator.query.explain import filter_document
 from mediator.query.planner import Plan, make_plan
-from mediator.query.rendering import filter_document
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType
-from mediator.stores.port import Access, Find, Found, Fragment, Pushdown
+from mediator.stores.port import Access, Fragment, Pushdown, SearchPage, SearchRequest
 
 FIELDS = {
     "a": Field("a", FieldType.INTEGER, index=True),
@@ -74,7 +74,7 @@ class Server:
     async def aggregate(self, *_: object, **__: object) -> Any:
         raise AssertionError("planning asks no server")
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         raise AssertionError("planning asks no server")
 
 

@@ -36,8 +36,8 @@ def as_bytes(text: str | bytes) -> bytes:
 
 def whole(value: Any, field: Field) -> bytes:
     """The whole value, as the scripts join it."""
-    intents, *parts = map(as_bytes, members(value, field))
-    return intents + b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    marks, *parts = map(as_bytes, members(value, field))
+    return marks + b"".join(b"%d:%b" % (len(part), part) for part in parts)
 
 
 @pytest.mark.parametrize("type_", VALUES, ids=str)

@@ -1,4 +1,4 @@
-"""Scaling advice: the rules of papers/wattdb, section 2, and their trace of section 4."""
+"""Scaling advice: the rules of docs/papers/wattdb.md, section 2, and their trace of section 4."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def advised(used: Callable[[int], float], seconds: int = HOUR, subject: Subject 
     return recommend(subject, history(used, seconds), float(seconds)).action
 
 
-# --- The sheet's rule trace (papers/wattdb, section 4).
+# --- the paper's rule trace (docs/papers/wattdb.md, section 4).
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_load_that_stays_high_goes_on_to_ask_for_more() -> None:
     assert {advised(lambda _: 0.85, HOUR + later) for later in range(0, 300, 30)} == {"add"}
 
 
-# --- What the sheet warns of (section 7).
+# --- What is easily done wrong (section 7).
 
 
 def test_a_spike_is_no_reason() -> None:
@@ -223,7 +223,7 @@ async def test_systems_and_the_service_are_advised_on_by_what_they_do() -> None:
 async def test_replicas_are_looked_at_together() -> None:
     played = Played()
     advisor = played.advisor()
-    advisor.hear([{"used": 0.1}, {"used": None}, {}])
+    advisor.merge([{"used": 0.1}, {"used": None}, {}])
     told = (await played.run(advisor, 2000, busy=0.3))["service"]
     assert told["utilisation"] == pytest.approx(0.2)
     assert (told["replicas"], told["highest"]) == (4, pytest.approx(0.3))

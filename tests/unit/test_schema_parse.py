@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mediator.base.errors import SchemaInvalid
+from mediator.schema.annotation_parser import LEVELS
 from mediator.schema.annotations import (
     BinaryRequirement,
     Capability,
@@ -19,16 +20,15 @@ from mediator.schema.annotations import (
     Metric,
     ViolationRule,
 )
-from mediator.schema.limits import CLASSES_PER_DATABASE, MISTAKES_TOLD
+from mediator.schema.limits import CLASSES_PER_DATABASE, MAX_ERRORS
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema
 from mediator.schema.render import schema_document
-from mediator.schema.requirements import LEVELS
-from mediator.schema.tree import MISSING, CachePolicy, DefaultSystem, Field, Mode, Primary
+from mediator.schema.tree import MISSING, CachePolicy, DefaultSystem, Field, MaterialisedView, Mode
 from mediator.schema.types import FieldType
 
 NEWSPAPER: dict[str, Any] = {
     "mode": "microbatched",
-    "primary": {"system": None, "staleness_s": 5},
+    "materialised_view": {"system": None, "staleness_s": 5},
     "default": {"system": "postgres"},
     "annotations": [{"metric": "read_availability", "goal": 0.995}],
     "classes": {
@@ -92,7 +92,7 @@ def test_the_newspaper_is_read() -> None:
 
 def test_everything_has_a_default() -> None:
     schema = parse_schema("news", {"classes": {"a": {"fields": {"x": {"type": "float"}}}}})
-    assert (schema.mode, schema.primary) == (Mode.MIXED, Primary(None, 5.0))
+    assert (schema.mode, schema.materialised_view) == (Mode.MIXED, MaterialisedView(None, 5.0))
     assert schema.default == DefaultSystem(None)
     assert schema.classes["a"].cache == CachePolicy("none", 600.0)
     assert schema.classes["a"].fields["x"].default is MISSING
@@ -125,15 +125,15 @@ HITS = f"{FIELDS}/hits/annotations"
         ("/mod", "mixed"),
         ("/mode", "Mixed"),
         ("/mode", None),
-        ("/primary", None),
-        ("/primary/system", "No Name"),
+        ("/materialised_view", None),
+        ("/materialised_view/system", "No Name"),
         ("/default", None),
         ("/default/system", "No Name"),
         ("/default/sytem", "postgres"),
-        ("/primary/staleness_s", 0),
-        ("/primary/staleness_s", float("inf")),
-        ("/primary/staleness_s", True),
-        ("/primary/staleness_s", "5"),
+        ("/materialised_view/staleness_s", 0),
+        ("/materialised_view/staleness_s", float("inf")),
+        ("/materialised_view/staleness_s", True),
+        ("/materialised_view/staleness_s", "5"),
         ("/annotations", {}),
         ("/annotations/0/goal", 1.5),
         ("/annotations/0/goal", 0),
@@ -259,7 +259,7 @@ def test_goal_and_utility_exclude_each_other(extra: Any) -> None:
 
 @pytest.mark.parametrize("capability", Capability)
 def test_a_capability_is_required_where_the_paper_allows_it(capability: Capability) -> None:
-    """papers/ppm, section 2, the table of requirements."""
+    """docs/papers/ppm.md, section 2, the table of requirements."""
     need = {"annotations": [{"require": capability.value}]}
     documents = {
         "database": need,
@@ -301,7 +301,7 @@ def test_all_mistakes_are_told_up_to_a_bound() -> None:
     assert [p.pointer for p in caught.value.locations] == ["/nope", "/mode", "/classes/a/ttl_s"]
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": {"a": {f"x{n}": 1 for n in range(10_000)}}})
-    assert len(caught.value.locations) == MISTAKES_TOLD
+    assert len(caught.value.locations) == MAX_ERRORS
     many: dict[str, Any] = {f"a{n}": {} for n in range(CLASSES_PER_DATABASE + 1)}
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": many})

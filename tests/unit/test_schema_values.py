@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Invalid
-from mediator.schema.limits import DOCUMENT_DEPTH, MISTAKES_TOLD
+from mediator.schema.limits import DOCUMENT_DEPTH, MAX_ERRORS
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
 
@@ -182,7 +182,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_mistakes_are_bounded() -> None:
     with pytest.raises(Invalid) as caught:
         CODEC.decode_object({f"x{n}": 1 for n in range(10_000)})
-    assert len(caught.value.locations) == MISTAKES_TOLD
+    assert len(caught.value.locations) == MAX_ERRORS
 
 
 @pytest.mark.parametrize("body", [None, [], "title", 1, True])

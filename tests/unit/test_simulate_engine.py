@@ -12,11 +12,11 @@ from sketch.filter.shape import FilterShape
 from sketch.instruments.simulate.engine import Engine
 from sketch.instruments.simulate.latency import Constant, Exponential, LogNormal
 from sketch.instruments.simulate.oracle import Oracle
-from sketch.instruments.simulate.origin import PART
+from sketch.instruments.simulate.origin import PARTITION
 from sketch.instruments.simulate.run import Estimators, Prepared, Run, simulate
 from sketch.instruments.simulate.workload import WORKLOADS, Mix, Workload
 from sketch.instruments.simulate.world import CACHES, World
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Cate, Learner, Memory, Static, TtlEstimator, Weights
 
 SLOW = LogNormal(0.08, 0.8)
@@ -63,7 +63,11 @@ def test_what_comes_before_is_not_counted(letter: str) -> None:
             self.missed_s: list[float] = []
 
         def missed(
-            self, part: Part, keys: Sequence[str], now_s: float, life_s: float | None = None
+            self,
+            partition: Partition,
+            keys: Sequence[str],
+            now_s: float,
+            life_s: float | None = None,
         ) -> None:
             self.missed_s.append(now_s)
 
@@ -91,7 +95,11 @@ def test_the_estimator_hears_what_was_created() -> None:
             self.changed: list[str] = []
 
         def wrote(
-            self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+            self,
+            partition: Partition,
+            keys: Sequence[str],
+            now_s: float,
+            created: Collection[str] = (),
         ) -> None:
             (self.made if keys[0] in created else self.changed).append(keys[0])
 
@@ -171,9 +179,9 @@ def test_who_knows_the_next_write_is_never_stale_and_never_invalidated() -> None
 
 def test_the_oracle() -> None:
     oracle = Oracle({"x": [1.0, 5.0], "y": [3.0]})
-    assert oracle.ttl_s(PART, ("x",), 1.0) == pytest.approx(4, abs=1e-3)
-    assert oracle.ttl_s(PART, ("x", "y"), 2.0) == pytest.approx(1, abs=1e-3)
-    assert oracle.ttl_s(PART, ("z",), 2.0) == float("inf")
+    assert oracle.ttl_s(PARTITION, ("x",), 1.0) == pytest.approx(4, abs=1e-3)
+    assert oracle.ttl_s(PARTITION, ("x", "y"), 2.0) == pytest.approx(1, abs=1e-3)
+    assert oracle.ttl_s(PARTITION, ("z",), 2.0) == float("inf")
 
 
 def test_the_same_seed_does_the_same() -> None:

@@ -28,7 +28,7 @@ from sketch.instruments.simulate.world import layers_of
     ("bound_ms", "expected"), [(0, 0.854), (5, 0.940), (10, 0.980), (20, 0.9989)]
 )
 def test_purges_in_time(bound_ms: float, expected: float) -> None:
-    """papers/cache_sketch, section 4."""
+    """docs/papers/cache_sketch.md, section 4."""
     purge, server, client = Normal(0.080, 0.010), Normal(0.08654, 0), Normal(0.002, 0)
     assert probability(bound_ms / 1e3, purge, server, client) == pytest.approx(expected, abs=6e-4)
     random = np.random.default_rng(1)

@@ -31,7 +31,7 @@ def test_shapes_have_bounds(bits: int, hashes: int, seed: int) -> None:
 
 
 def test_sizes_of_the_sheet() -> None:
-    """papers/cache_sketch, section 4."""
+    """docs/papers/cache_sketch.md, section 4."""
     assert capacity(116_800, 0.05) == 18_732
     assert false_positive_rate(116_800, 4, 18_732) == pytest.approx(0.0503, abs=5e-5)
     best = best_hashes(116_800, 50_000)

@@ -17,10 +17,10 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import (
     PlacementDecided,
-    PrimaryTried,
     RequestFinished,
     StoreCallFinished,
     SystemRegistered,
+    ViewReadFinished,
 )
 
 READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.002, "ok")
@@ -73,12 +73,12 @@ def test_decisions_are_counted_by_their_reason() -> None:
     )
     instruments.observe(PlacementDecided("news", 1, systems, reasons))
     for decision, measured_s in (("answered", 0.2), ("stale", None), ("unseen", 0.1)):
-        instruments.observe(PrimaryTried("news", "articles", decision, measured_s))  # type: ignore[arg-type]  # a literal each
+        instruments.observe(ViewReadFinished("news", "articles", decision, measured_s))  # type: ignore[arg-type]  # a literal each
     told = scraped(instruments)
     assert 'portolan_placements_total{database="news",reason="own"} 2.0' in told
     of_class = 'class="articles",database="news"'
     for decision in ("answered", "stale", "unseen"):
-        assert f'portolan_primary_reads_total{{{of_class},decision="{decision}"}} 1.0' in told
+        assert f'portolan_view_reads_total{{{of_class},decision="{decision}"}} 1.0' in told
     assert f"portolan_answer_staleness_seconds_count{{{of_class}}} 1.0" in told, "answers alone"
 
 
@@ -86,14 +86,14 @@ def test_gauges_show_what_is_there_now() -> None:
     instruments = Instruments()
     ages = {("news", "articles"): 0.4}
     active = {("GET", "http"): 3}
-    instruments.primaries.measure_ages(lambda: ages)
+    instruments.views.measure_ages(lambda: ages)
     instruments.requests.count_active(lambda: active)
     told = scraped(instruments)
     of_class = 'class="articles",database="news"'
-    assert f"portolan_primary_staleness_seconds{{{of_class}}} 0.4" in told
+    assert f"portolan_view_staleness_seconds{{{of_class}}} 0.4" in told
     assert 'http_server_active_requests{http_request_method="GET",url_scheme="http"} 3.0' in told
     ages.clear()
-    assert f"portolan_primary_staleness_seconds{{{of_class}}}" not in scraped(instruments)
+    assert f"portolan_view_staleness_seconds{{{of_class}}}" not in scraped(instruments)
 
 
 class Hand(SystemClock):

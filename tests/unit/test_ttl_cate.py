@@ -1,4 +1,4 @@
-"""CATE: the oracles of the sheet (papers/cache_sketch, section 4), and what it is told."""
+"""CATE: the oracles of the paper (docs/papers/cache_sketch.md, section 4), and what it is told."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Cate, CateSettings, Constraints, Memory, Static, Terms, Weights
 from sketch.ttl.cate import Ratio, life_s
 
-PART = Part("paper", "articles")
+PARTITION = Partition("paper", "articles")
 KEY = ("articles/1#all",)
 
 
@@ -56,10 +56,10 @@ def test_a_class_may_have_its_own_weights() -> None:
     """Misses that cost twice as much count as twice as many."""
     dear = CateSettings("unweighted", weights=Weights(invalidation=1, miss=2))
     assert life_s(0.1, 0.1, dear) == pytest.approx(life_s(0.2, 0.1, of("unweighted")))
-    other = Part("paper", "counters")
+    other = Partition("paper", "counters")
     cate = Cate(CateSettings(longest_s=60))
     cate.agree({other: Terms(5, Weights())})
-    assert (cate.ttl_s(PART, KEY, 0), cate.ttl_s(other, KEY, 0)) == (60, 5)
+    assert (cate.ttl_s(PARTITION, KEY, 0), cate.ttl_s(other, KEY, 0)) == (60, 5)
 
 
 def told(cate: Cate, misses_s: float, writes_s: float, for_s: float) -> None:
@@ -68,22 +68,22 @@ def told(cate: Cate, misses_s: float, writes_s: float, for_s: float) -> None:
     events += [(n * writes_s + 0.01, False) for n in range(int(for_s / writes_s))]
     for at, is_miss in sorted(events):
         if is_miss:
-            cate.ttl_s(PART, KEY, at)
-            cate.missed(PART, KEY, at, 0.0)
+            cate.ttl_s(PARTITION, KEY, at)
+            cate.missed(PARTITION, KEY, at, 0.0)
         else:
-            cate.wrote(PART, KEY, at)
+            cate.wrote(PARTITION, KEY, at)
 
 
 def test_rates_are_those_that_were_seen() -> None:
     cate = Cate(of("unweighted"))
     told(cate, misses_s=5, writes_s=10, for_s=2_000)
-    assert cate.ttl_s(PART, KEY, 2_000) == pytest.approx(10.986, rel=0.1)
+    assert cate.ttl_s(PARTITION, KEY, 2_000) == pytest.approx(10.986, rel=0.1)
 
 
 def test_rates_age_when_nothing_arrives() -> None:
     cate = Cate(of("unweighted", longest_s=1e6))
     told(cate, misses_s=5, writes_s=10, for_s=1_000)
-    lives = [cate.ttl_s(PART, KEY, at) for at in (1_001, 2_000, 10_000, 100_000)]
+    lives = [cate.ttl_s(PARTITION, KEY, at) for at in (1_001, 2_000, 10_000, 100_000)]
     assert lives == sorted(lives)
     assert lives[-1] > 50 * lives[0]
 
@@ -91,44 +91,44 @@ def test_rates_age_when_nothing_arrives() -> None:
 def test_the_shortest_life_counts() -> None:
     cate = Cate()
     told(cate, misses_s=5, writes_s=5, for_s=500)
-    written = cate.ttl_s(PART, KEY, 500)
+    written = cate.ttl_s(PARTITION, KEY, 500)
     assert 0 < written < 100
-    assert cate.ttl_s(PART, (*KEY, "articles/2#all"), 500) == written
-    assert cate.ttl_s(PART, ("articles/2#all",), 500) == 600
-    assert cate.ttl_s(PART, (), 500) == 0
+    assert cate.ttl_s(PARTITION, (*KEY, "articles/2#all"), 500) == written
+    assert cate.ttl_s(PARTITION, ("articles/2#all",), 500) == 600
+    assert cate.ttl_s(PARTITION, (), 500) == 0
 
 
 def test_the_filter_bounds_lives() -> None:
     cate = Cate(of("linear", constraints=Constraints(false_positives=0.05)))
     told(cate, misses_s=1, writes_s=10, for_s=500)
-    free = cate.ttl_s(PART, KEY, 500)
-    cate.filled(PART, 0.05)
-    assert cate.ttl_s(PART, KEY, 500) == free
-    cate.filled(PART, 0.10)
-    assert 0 < cate.ttl_s(PART, KEY, 500) < free / 5
+    free = cate.ttl_s(PARTITION, KEY, 500)
+    cate.filled(PARTITION, 0.05)
+    assert cate.ttl_s(PARTITION, KEY, 500) == free
+    cate.filled(PARTITION, 0.10)
+    assert 0 < cate.ttl_s(PARTITION, KEY, 500) < free / 5
 
 
 def test_the_budget_of_invalidations_bounds_lives() -> None:
     free, bound = Cate(of("linear")), Cate(of("linear", constraints=Constraints(None, 0.01)))
     for cate in (free, bound):
         for at in range(0, 1_000, 10):
-            cate.ttl_s(PART, KEY, at)
-            cate.missed(PART, KEY, at, 8.0)
-            cate.wrote(PART, KEY, at + 5)
-        assert cate.regrets[PART].invalidations == 99 + 1 - 0
-    assert bound.ttl_s(PART, KEY, 1_000) < free.ttl_s(PART, KEY, 1_000)
+            cate.ttl_s(PARTITION, KEY, at)
+            cate.missed(PARTITION, KEY, at, 8.0)
+            cate.wrote(PARTITION, KEY, at + 5)
+        assert cate.regrets[PARTITION].invalidations == 99 + 1 - 0
+    assert bound.ttl_s(PARTITION, KEY, 1_000) < free.ttl_s(PARTITION, KEY, 1_000)
 
 
 def test_static_learns_nothing() -> None:
     static = Static(7)
-    static.missed(PART, KEY, 0)
-    static.wrote(PART, KEY, 1)
-    static.filled(PART, 1.0)
+    static.missed(PARTITION, KEY, 0)
+    static.wrote(PARTITION, KEY, 1)
+    static.filled(PARTITION, 1.0)
     static.merge([list(static.share(2))], 2)
     static.agree({})
     assert not static.regrets
-    assert static.ttl_s(PART, KEY, 3) == 7
-    assert Static().ttl_s(PART, KEY, 3) == math.inf
+    assert static.ttl_s(PARTITION, KEY, 3) == 7
+    assert Static().ttl_s(PARTITION, KEY, 3) == math.inf
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
@@ -137,4 +137,4 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="cost something"):
         Weights(miss=0)
     with pytest.raises(ValueError, match="one key"):
-        Cate(memory=Memory(keys=0)).ttl_s(PART, KEY, 0)
+        Cate(memory=Memory(keys=0)).ttl_s(PARTITION, KEY, 0)

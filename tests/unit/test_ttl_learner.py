@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Constraints, Learner, LearnerSettings, Memory, Terms, Weights
 from sketch.ttl.hindsight import After, Belief, Outcome, cost
 from sketch.ttl.optimum import about_best, best_writes_per_life, relative_cost
 from sketch.ttl.parameters import Dial, Dials
 from sketch.ttl.sample import Proposal, Trial
 
-PART = Part("paper", "articles")
+PARTITION = Partition("paper", "articles")
 KEY = ("articles/1#all",)
 
 
@@ -30,11 +30,11 @@ def drive(
     while now < seconds:
         now += random.expovariate(reads + writes)
         if random.random() < writes / (reads + writes):
-            learner.wrote(PART, KEY, now)
+            learner.wrote(PARTITION, KEY, now)
             held, written = max(held, alive), True
         elif now >= alive or written:
-            life = learner.ttl_s(PART, KEY, now)
-            learner.missed(PART, KEY, now, life)
+            life = learner.ttl_s(PARTITION, KEY, now)
+            learner.missed(PARTITION, KEY, now, life)
             if now >= held:
                 lives.append(life)
                 written = False
@@ -65,11 +65,11 @@ def test_no_life_goes_beyond_the_longest() -> None:
 def test_a_class_begins_carefully() -> None:
     """That nothing was written yet says little at first, and more later."""
     learner = Learner()
-    learner.missed(PART, KEY, 0, 0)
+    learner.missed(PARTITION, KEY, 0, 0)
     lives = []
     for at in (1.0, 10.0, 100.0, 1_000.0):
-        lives.append(learner.ttl_s(PART, KEY, at))
-        learner.missed(PART, KEY, at, 0)
+        lives.append(learner.ttl_s(PARTITION, KEY, at))
+        learner.missed(PARTITION, KEY, at, 0)
     assert lives == sorted(lives)
     assert lives[0] < 20 < lives[-1]
 
@@ -78,53 +78,53 @@ def test_copies_that_no_client_would_use_are_not_kept_beyond_the_filter() -> Non
     """They would keep the key in the filter after the next write."""
     learner = Learner()
     for at in range(100):
-        learner.ttl_s(PART, KEY, at)
-        learner.missed(PART, KEY, at, 0)
-        learner.wrote(PART, KEY, at + 0.5)
-    learner.missed(PART, KEY, 100, 50.0)
-    learner.wrote(PART, KEY, 101)
-    assert learner.ttl_s(PART, KEY, 110) == pytest.approx(40)
+        learner.ttl_s(PARTITION, KEY, at)
+        learner.missed(PARTITION, KEY, at, 0)
+        learner.wrote(PARTITION, KEY, at + 0.5)
+    learner.missed(PARTITION, KEY, 100, 50.0)
+    learner.wrote(PARTITION, KEY, 101)
+    assert learner.ttl_s(PARTITION, KEY, 110) == pytest.approx(40)
 
 
 def test_copies_are_kept_beyond_the_filter_where_it_holds_their_key_for_a_moment() -> None:
     """Nobody may come in between, and then the copy would be missed."""
     learner = Learner(memory=Memory(transit_s=0))
     for at in range(1_000):
-        learner.ttl_s(PART, KEY, at)
-        learner.missed(PART, KEY, at, 0)
+        learner.ttl_s(PARTITION, KEY, at)
+        learner.missed(PARTITION, KEY, at, 0)
         if at % 100 == 0:
-            learner.wrote(PART, KEY, at + 0.5)
-    best_s = learner.ttl_s(PART, KEY, 1_000)
-    learner.missed(PART, KEY, 1_000, best_s)
-    learner.wrote(PART, KEY, 1_001)
+            learner.wrote(PARTITION, KEY, at + 0.5)
+    best_s = learner.ttl_s(PARTITION, KEY, 1_000)
+    learner.missed(PARTITION, KEY, 1_000, best_s)
+    learner.wrote(PARTITION, KEY, 1_001)
     end = 1_000 + best_s
-    assert learner.ttl_s(PART, KEY, end - 0.02 * best_s) > 0.5 * best_s
-    assert learner.ttl_s(PART, KEY, end - 0.5 * best_s) == pytest.approx(0.5 * best_s)
+    assert learner.ttl_s(PARTITION, KEY, end - 0.02 * best_s) > 0.5 * best_s
+    assert learner.ttl_s(PARTITION, KEY, end - 0.5 * best_s) == pytest.approx(0.5 * best_s)
 
 
 def test_what_is_written_next_to_never_is_kept() -> None:
     """So seldom that the exponential function cannot tell it from 1."""
     learner = Learner()
-    learner.missed(PART, KEY, 0, 0)
-    learner.missed(PART, KEY, 1e20, 0)
-    assert learner.ttl_s(PART, KEY, 1e20) == 600
+    learner.missed(PARTITION, KEY, 0, 0)
+    learner.missed(PARTITION, KEY, 1e20, 0)
+    assert learner.ttl_s(PARTITION, KEY, 1e20) == 600
 
 
 def test_no_life_goes_beyond_the_longest_because_of_the_filter() -> None:
     """It holds a key for longer where others granted more."""
     learner = Learner(LearnerSettings(longest_s=20))
-    learner.missed(PART, KEY, 0, 500.0)
-    learner.wrote(PART, KEY, 1)
-    assert learner.ttl_s(PART, KEY, 2) == 20
+    learner.missed(PARTITION, KEY, 0, 500.0)
+    learner.wrote(PARTITION, KEY, 1)
+    assert learner.ttl_s(PARTITION, KEY, 2) == 20
 
 
 def test_constraints_shorten_lives() -> None:
     settings = LearnerSettings(constraints=Constraints(false_positives=0.01))
     learner = Learner(settings)
     drive(learner, 10, 0.01, 5_000, Random(1))
-    free = learner.ttl_s(PART, KEY, 5_000)
-    learner.filled(PART, 0.04)
-    assert learner.ttl_s(PART, KEY, 5_000) == pytest.approx(free / 4)
+    free = learner.ttl_s(PARTITION, KEY, 5_000)
+    learner.filled(PARTITION, 0.04)
+    assert learner.ttl_s(PARTITION, KEY, 5_000) == pytest.approx(free / 4)
 
 
 BELIEF = Belief(best_s=2.0, unused_s=0.0, reads=1.0, writes=0.5, invalidation=0.2, late=1.0)
@@ -293,12 +293,12 @@ def test_any_longest_life_has_a_dial(longest_s: float) -> None:
 def test_what_classes_ask_for_is_kept_and_what_is_no_more_is_forgotten() -> None:
     learner = Learner()
     terms = Terms(5.0, Weights())
-    learner.agree({PART: terms})
+    learner.agree({PARTITION: terms})
     assert max(drive(learner, 1, 1e-6, 1_000, Random(1))) == 5
-    kept = learner.dials[PART]
-    learner.agree({PART: terms})
-    assert learner.dials[PART] is kept
-    learner.agree({PART: terms._replace(longest_s=50.0)})
+    kept = learner.dials[PARTITION]
+    learner.agree({PARTITION: terms})
+    assert learner.dials[PARTITION] is kept
+    learner.agree({PARTITION: terms._replace(longest_s=50.0)})
     assert max(drive(learner, 1, 1e-6, 5_000, Random(1))) > 5
     learner.agree({})
     assert not learner.dials
@@ -309,15 +309,15 @@ def test_the_error_tells_how_well_lives_are_foreseen() -> None:
     """Writes that are independent of reads are foreseen; those that follow every read are not."""
     learner = Learner(memory=Memory(transit_s=0))
     drive(learner, 10, 0.1, 20_000, Random(1))
-    regret = learner.regrets[PART]
+    regret = learner.regrets[PARTITION]
     assert regret.judged > 1_000
     assert abs(regret.error) < 0.1
     surprised, now = Learner(memory=Memory(transit_s=0)), 0.0
     for _ in range(500):
         now += 10
-        surprised.missed(PART, KEY, now, surprised.ttl_s(PART, KEY, now))
-        surprised.wrote(PART, KEY, now + 0.1)
-    assert surprised.regrets[PART].error > 0.3
+        surprised.missed(PARTITION, KEY, now, surprised.ttl_s(PARTITION, KEY, now))
+        surprised.wrote(PARTITION, KEY, now + 0.1)
+    assert surprised.regrets[PARTITION].error > 0.3
 
 
 def test_a_dial_has_ends_and_stands_between_its_candidates() -> None:
@@ -347,12 +347,12 @@ def test_writes_that_come_soon_after_reads_turn_the_slope() -> None:
     learner, random, now = Learner(memory=Memory(transit_s=0)), Random(1), 0.0
     for _ in range(2_000):
         now += random.expovariate(0.1)
-        life = learner.ttl_s(PART, KEY, now)
-        learner.missed(PART, KEY, now, life)
+        life = learner.ttl_s(PARTITION, KEY, now)
+        learner.missed(PARTITION, KEY, now, life)
         if random.random() < 0.5:
-            learner.wrote(PART, KEY, now + 0.3)
-    assert 1.1 < learner.dials[PART].slope.value < 1.4
-    assert learner.regrets[PART].invalidations > learner.regrets[PART].stale_avoided
+            learner.wrote(PARTITION, KEY, now + 0.3)
+    assert 1.1 < learner.dials[PARTITION].slope.value < 1.4
+    assert learner.regrets[PARTITION].invalidations > learner.regrets[PARTITION].stale_avoided
 
 
 def test_the_same_happens_again() -> None:
@@ -364,10 +364,10 @@ def test_a_life_that_was_granted_shorter_is_no_evidence() -> None:
     learner, now = Learner(LearnerSettings(copies=1)), 0.0
     for _ in range(100):
         now += 1
-        learner.ttl_s(PART, KEY, now)
-        learner.missed(PART, KEY, now, 1e-3)
-        learner.wrote(PART, KEY, now + 0.5)
-    assert learner.dials[PART].slope.value == 1
+        learner.ttl_s(PARTITION, KEY, now)
+        learner.missed(PARTITION, KEY, now, 1e-3)
+        learner.wrote(PARTITION, KEY, now + 0.5)
+    assert learner.dials[PARTITION].slope.value == 1
 
 
 def test_the_optimum_of_equal_rates() -> None:

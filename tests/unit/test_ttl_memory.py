@@ -7,13 +7,13 @@ from random import Random
 import orjson
 import pytest
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Cate, CateSettings, Learner, Memory
 from sketch.ttl.history import Fate, KeyHistory
 from sketch.ttl.rates import ClassRates
 from sketch.ttl.reservoir import Reservoir
 
-PART = Part("paper", "articles")
+PARTITION = Partition("paper", "articles")
 KEY = ("articles/1#all",)
 UNWEIGHTED = CateSettings("unweighted")
 
@@ -124,13 +124,13 @@ def test_a_creation_is_told_apart_whoever_came_first(read: bool) -> None:
     for created in (set[str](), set(KEY)):
         learner = Learner()
         if read:
-            learner.missed(PART, KEY, 1.0, 0.0)
-        learner.wrote(PART, KEY, 1.0, created=created)
-        lives.append(learner.ttl_s(PART, KEY, 3.0))
+            learner.missed(PARTITION, KEY, 1.0, 0.0)
+        learner.wrote(PARTITION, KEY, 1.0, created=created)
+        lives.append(learner.ttl_s(PARTITION, KEY, 3.0))
         kept = learner
     assert lives[0] < 0.9 * lives[1], "an update is a sign that there will be more"
-    kept.wrote(PART, KEY, 4.0)
-    assert kept.ttl_s(PART, KEY, 5.0) < lives[1]
+    kept.wrote(PARTITION, KEY, 4.0)
+    assert kept.ttl_s(PARTITION, KEY, 5.0) < lives[1]
 
 
 def test_what_nobody_proposed_is_not_tried() -> None:
@@ -143,9 +143,9 @@ def test_what_nobody_proposed_is_not_tried() -> None:
 def test_a_creation_is_a_write_to_copies_that_tell_of_nothing(kept: bool, counted: int) -> None:
     """The life of an answer that says that there is no such record ends with it."""
     learner = Learner(memory=Memory(transit_s=0))
-    learner.missed(PART, KEY, 0.0, 10.0 if kept else 0.0)
-    learner.wrote(PART, KEY, 1.0, created=set(KEY))
-    assert learner.regrets[PART].invalidations == counted
+    learner.missed(PARTITION, KEY, 0.0, 10.0 if kept else 0.0)
+    learner.wrote(PARTITION, KEY, 1.0, created=set(KEY))
+    assert learner.regrets[PARTITION].invalidations == counted
 
 
 def test_what_was_forgotten_may_have_been_written() -> None:
@@ -163,9 +163,9 @@ def spread(replicas: list[Cate], seconds: int, *, exchange: bool) -> None:
     for at in range(seconds):
         for offset in (0.0, 0.5):
             replica = random.choice(replicas)
-            replica.ttl_s(PART, KEY, at + offset)
-            replica.missed(PART, KEY, at + offset, 0.0)
-        random.choice(replicas).wrote(PART, KEY, at + 0.7)
+            replica.ttl_s(PARTITION, KEY, at + offset)
+            replica.missed(PARTITION, KEY, at + offset, 0.0)
+        random.choice(replicas).wrote(PARTITION, KEY, at + 0.7)
         if exchange and at % 10 == 0:
             told = [
                 orjson.loads(orjson.dumps(list(replica.share(at + 0.8)))) for replica in replicas
@@ -177,15 +177,15 @@ def spread(replicas: list[Cate], seconds: int, *, exchange: bool) -> None:
 def test_replicas_together_know_the_rates() -> None:
     (alone,) = one = [Cate(UNWEIGHTED)]
     spread(one, 1_000, exchange=False)
-    life = alone.ttl_s(PART, KEY, 1_000)
+    life = alone.ttl_s(PARTITION, KEY, 1_000)
     together, apart = ([Cate(UNWEIGHTED) for _ in range(4)] for _ in range(2))
     spread(together, 1_000, exchange=True)
     spread(apart, 1_000, exchange=False)
     for replica in together:
-        assert replica.ttl_s(PART, KEY, 1_000) == pytest.approx(life, rel=0.35)
+        assert replica.ttl_s(PARTITION, KEY, 1_000) == pytest.approx(life, rel=0.35)
     for replica in apart:
-        assert replica.ttl_s(PART, KEY, 1_000) > 2 * life
-    silent = together[0].ttl_s(PART, KEY, 1_200)
+        assert replica.ttl_s(PARTITION, KEY, 1_000) > 2 * life
+    silent = together[0].ttl_s(PARTITION, KEY, 1_200)
     assert silent > 2 * life, "what the others told is too old"
 
 
@@ -199,9 +199,9 @@ def test_nothing_is_learned_of_copies_whose_keys_others_write_too() -> None:
             key = (f"articles/{int(random.paretovariate(0.5)) % 50}#all",)
             one = random.choice(replicas)
             if random.random() < 0.2:
-                one.wrote(PART, key, now)
+                one.wrote(PARTITION, key, now)
             else:
-                one.missed(PART, key, now, one.ttl_s(PART, key, now))
+                one.missed(PARTITION, key, now, one.ttl_s(PARTITION, key, now))
             if exchange and number % 50 == 0:
                 told = [list(replica.share(now)) for replica in replicas]
                 for mine, theirs in zip(replicas, reversed(told), strict=True):
@@ -209,17 +209,19 @@ def test_nothing_is_learned_of_copies_whose_keys_others_write_too() -> None:
         return replicas, now
 
     def judged(replicas: list[Learner]) -> int:
-        return sum(replica.regrets[PART].judged for replica in replicas)
+        return sum(replica.regrets[PARTITION].judged for replica in replicas)
 
     apart, _ = grown(exchange=False)
     assert judged(apart) > 1_000
     together, now = grown(exchange=True)
     before = judged(together)
     assert before < 0.01 * judged(apart), "before the first exchange"
-    assert [replica.dials[PART].slope.value for replica in together] == pytest.approx([1, 1], 0.05)
+    assert [replica.dials[PARTITION].slope.value for replica in together] == pytest.approx(
+        [1, 1], 0.05
+    )
     for at in (now + 100, now + 200, now + 300):
-        together[0].missed(PART, KEY, at, together[0].ttl_s(PART, KEY, at))
-        together[0].wrote(PART, KEY, at + 90)
+        together[0].missed(PARTITION, KEY, at, together[0].ttl_s(PARTITION, KEY, at))
+        together[0].wrote(PARTITION, KEY, at + 90)
     assert judged(together) > before, "what the others told is too old: it is alone again"
 
 
@@ -227,8 +229,8 @@ def test_a_key_that_only_others_know() -> None:
     knows, asks = Cate(UNWEIGHTED), Cate(UNWEIGHTED)
     spread([knows], 500, exchange=False)
     asks.merge([list(knows.share(500))], 500)
-    expected = knows.ttl_s(PART, KEY, 500)
-    assert asks.ttl_s(PART, KEY, 500) == pytest.approx(expected, rel=0.2)
+    expected = knows.ttl_s(PARTITION, KEY, 500)
+    assert asks.ttl_s(PARTITION, KEY, 500) == pytest.approx(expected, rel=0.2)
 
 
 def test_keys_that_are_not_told_one_by_one_go_with_their_class() -> None:
@@ -247,7 +249,7 @@ def test_keys_that_are_not_told_one_by_one_go_with_their_class() -> None:
 @pytest.mark.parametrize("estimator", [Cate(), Learner()], ids=["cate", "learner"])
 def test_what_is_told_is_bounded(estimator: Cate | Learner) -> None:
     for number in range(5_000):
-        estimator.missed(PART, (f"articles/{number}#all",), float(number))
+        estimator.missed(PARTITION, (f"articles/{number}#all",), float(number))
     assert len(orjson.dumps(list(estimator.share(5_000)))) < 50_000
 
 
@@ -256,7 +258,7 @@ def test_what_is_told_of_many_classes_is_bounded() -> None:
     for number in range(100):
         keys = [f"c{number}/{id_}#all" for id_ in range(200)]
         for at in (0.0, 1.0):
-            estimator.missed(Part("paper", f"c{number}"), keys, at)
+            estimator.missed(Partition("paper", f"c{number}"), keys, at)
     told = list(estimator.share(2))
     assert len(told) == 100
     assert sum(len(entry[-1]) for entry in told) == 5_000

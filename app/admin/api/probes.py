@@ -28,7 +28,7 @@ PROBE_REQUEST: Final[dict[str, Any]] = {
         "path": {
             "type": "string",
             "default": "fresh",
-            "description": "fresh, primary, or the URL of a cache in PORTOLAN_PROBE_CACHES.",
+            "description": "fresh, view, or the URL of a cache in PORTOLAN_PROBE_CACHES.",
         },
         "count": {"type": "integer", "minimum": 1, "maximum": _MOST.count, "default": 100},
         "rate": {

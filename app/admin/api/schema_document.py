@@ -110,7 +110,7 @@ _CLASS = _object(
 SCHEMA_DOCUMENT: Final = _object(
     {
         "mode": {"enum": [mode.value for mode in Mode]},
-        "primary": _object(
+        "materialised_view": _object(
             {"system": _nullable({"type": "string", "pattern": _LOWER}), "staleness_s": _POSITIVE}
         ),
         "default": _object({"system": _nullable({"type": "string", "pattern": _LOWER})}),

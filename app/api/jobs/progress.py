@@ -1,4 +1,4 @@
-"""Following a run by server-sent events (HTML, section 9.2): an event for every change of it."""
+"""Streams of server-sent events (HTML, section 9.2) that follow a run: one for every change."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 
 __all__ = ["RunStreams"]
 
-_LOOK_S: Final = 1.0
+_POLL_S: Final = 1.0
 _HEARTBEAT_S: Final = 15.0
 _MOST: Final = 200
 """Streams at the same time: each of them asks the catalogue once a second."""
 
 
 class RunStreams:
-    """Those who follow runs.
+    """Event streams of runs.
 
     Args:
         runs: The runs.
@@ -47,11 +47,11 @@ class RunStreams:
 
         Args:
             run: The run.
-            request: Who follows: the events end when the client is gone.
-            permission: Tells whether the run may be shown still; else they end, too.
+            request: The client: the events end when it disconnects.
+            permission: Whether the run may still be shown; if not, the events end.
 
         Raises:
-            Unavailable: Too many follow already.
+            Unavailable: There are too many streams.
         """
         if self._count >= _MOST:
             detail = "Too many clients follow runs."
@@ -62,26 +62,26 @@ class RunStreams:
         self, run: StoredRun, request: Request, permission: Permission
     ) -> AsyncIterator[bytes]:
         self._count += 1
-        gone = asyncio.create_task(_disconnected(request))
-        told = monotonic()
+        disconnected = asyncio.create_task(_disconnected(request))
+        sent_at = monotonic()
         try:
             yield _event(run)
             while run.state not in ENDED and not self._ended:
-                if (await asyncio.wait({gone}, timeout=_LOOK_S))[0]:
+                if (await asyncio.wait({disconnected}, timeout=_POLL_S))[0]:
                     return
                 newer = await self._newer(run)
                 if newer is None or not permission():
                     return
-                if newer.version != run.version or monotonic() - told >= _HEARTBEAT_S:
+                if newer.version != run.version or monotonic() - sent_at >= _HEARTBEAT_S:
                     yield _event(newer)
-                    told = monotonic()
+                    sent_at = monotonic()
                 run = newer
         finally:
             self._count -= 1
-            gone.cancel()
+            disconnected.cancel()
 
     async def _newer(self, run: StoredRun) -> StoredRun | None:
-        with suppress(Unavailable):  # the next look may find it
+        with suppress(Unavailable):  # the next poll may succeed
             try:
                 return await self._runs.find(run.database_id, run.id)
             except NotFound:

@@ -9,16 +9,16 @@ from typing import Final
 
 import orjson
 
-from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.jobs.rights import RunRights
-from app.api.jobs.runs import JobDesk, desk_of
+from app.api.jobs.runs import JobBackend, require_backend
 from app.api.options import DataOptions
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, asks_for
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from mediator.base.errors import Conflict, ResultGone, Unavailable
 from mediator.catalogue.runs import StoredRun
 from spark_jobs.runner.results import ResultFiles
@@ -33,28 +33,30 @@ class RunResults:
 
     Args:
         directory: Finds databases and classes.
-        desk: What jobs need; None: there are no jobs here.
+        job_backend: Runs, workers and results; None: there are no jobs here.
         options: Bounds and keys.
     """
 
-    def __init__(self, directory: Directory, desk: JobDesk | None, options: DataOptions) -> None:
+    def __init__(
+        self, directory: Directory, job_backend: JobBackend | None, options: DataOptions
+    ) -> None:
         self._rights = RunRights(directory)
         self._directory = directory
-        self._desk = desk
+        self._job_backend = job_backend
         self._most = options.page_limit
         self._cursors = Cursors(options.cursor_key)
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Answer a page of rows; or all of them, if Accept names the type of a file."""
-        desk = desk_of(self._desk)
-        forbid_body(call.request)
-        accept = call.request.headers.get(b"accept", "")
+        job_backend = require_backend(self._job_backend)
+        forbid_body(routed.request)
+        accept = routed.request.headers.get(b"accept", "")
         type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
-        parameters = parse_query(call.request.query, frozenset() if type_ else _PAGE)
-        database_id = (await self._directory.database(call.database)).id
-        run = await desk.runs.find(database_id, call.id)
-        await self._rights.require_view(call.access, run)
-        files = await asyncio.to_thread(_open, desk.directory, run)
+        parameters = parse_query(routed.request.query, frozenset() if type_ else _PAGE)
+        database_id = (await self._directory.database(routed.database)).id
+        run = await job_backend.runs.find(database_id, routed.id)
+        await self._rights.require_view(routed.access, run)
+        files = await asyncio.to_thread(_open, job_backend.directory, run)
         if type_ is None:
             return await self._page(run, files, parameters)
         chunks = _chunks(files.stream(FILES[type_]))
@@ -64,15 +66,17 @@ class RunResults:
         self, run: StoredRun, files: ResultFiles, parameters: dict[str, str]
     ) -> Response:
         bound = (run.database, "results", run.id)
-        part, row = 0, 0
+        file, row = 0, 0
         if "after" in parameters:
-            part, row = self._cursors.open(bound, run.database_id, parameters["after"])
-        limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=self._most)
+            file, row = self._cursors.open(bound, run.database_id, parameters["after"])
+        limit = parse_integer(parameters.get("limit", "100"), "limit", least=1, most=self._most)
         try:
-            rows, there = await asyncio.to_thread(files.page, (part, row), limit)
+            rows, position = await asyncio.to_thread(files.page, (file, row), limit)
         except FileNotFoundError:
             raise _gone() from None
-        cursor = None if there is None else self._cursors.seal(bound, run.database_id, list(there))
+        cursor = (
+            None if position is None else self._cursors.seal(bound, run.database_id, list(position))
+        )
         body = orjson.dumps({"items": rows, "next": cursor})
         return Response(200, [JSON_TYPE, NO_STORE], body)
 
@@ -80,8 +84,8 @@ class RunResults:
 def _open(directory: Path, run: StoredRun) -> ResultFiles:
     result = run.ending.get("result")
     if result is None:
-        told = "was a dry run" if run.dry_run else f"is {run.state}"
-        raise Conflict(f"The run {told}: it has no result.", extra={"state": run.state})
+        reason = "was a dry run" if run.dry_run else f"is {run.state}"
+        raise Conflict(f"The run {reason}: it has no result.", extra={"state": run.state})
     try:
         return ResultFiles(directory / run.id / "stages" / result)
     except FileNotFoundError:

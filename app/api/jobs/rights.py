@@ -1,9 +1,9 @@
-"""Who may see a run, and who may have it carried out: by the rights to the classes it names.
+"""Who may see a run, and who may submit one: by the rights to the classes it names.
 
 A run shows values of the classes that it reads: in its job, its progress, its errors, its results.
-So whoever looks at it needs the right to read all objects of each of them, as they are and as they
-were when the run was submitted. Whoever submits, cancels or resumes it needs besides the right to
-write the class that it writes into.
+To see it, a principal needs the right to read all objects of each of them, as they are and as they
+were when the run was submitted. To submit, cancel or resume it, the right to write the class that
+it writes into, too.
 """
 
 from __future__ import annotations
@@ -16,44 +16,43 @@ from app.security.authorisation import Access
 from mediator.access.model import Scope
 from mediator.base.errors import Forbidden
 from mediator.catalogue.runs import StoredRun
-from spark_jobs.runner.job import Job, read_job
-from spark_jobs.runner.port import ClassSource, SpecInvalid
+from spark_jobs.runner.job import STORED_VERSION, Job
 
 __all__ = ["Permission", "RunRights"]
 
 Permission: TypeAlias = Callable[[], bool]
-"""Tells whether what was permitted is permitted still."""
+"""Whether what was permitted is still permitted."""
 
 
 class RunRights:
-    """Decides about runs.
+    """Authorises requests for runs.
 
     Args:
-        directory: Finds classes, so that one that another replica has made is known.
+        directory: Finds classes, also those that another replica has just created.
     """
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
     async def require_submission(self, access: Access, job: Job) -> None:
-        """Return if a job may be carried out.
+        """Return if a job may be submitted.
 
         Raises:
             Unauthenticated, Forbidden, NotFound: As `Access.require` does.
         """
-        for database, class_name in _sources(job):
+        for database, class_name in job.reads:
             await self._require(access, Scope.READ, database, class_name)
             access.require_all(database, class_name)
-        await self._require_sink(access, job)
+        if job.into is not None:
+            await self._require_write(access, job.into.database, job.into.class_name)
 
     async def require_view(self, access: Access, run: StoredRun) -> Permission:
-        """Return if a run may be shown, with what tells whether it may be shown still.
+        """Return if a run may be shown, and how to check that later again.
 
         Raises:
             Unauthenticated, Forbidden, NotFound: As `Access.require` does.
         """
-        job = _job_of(access, run)
-        sources = [] if job is None else _sources(job)
+        sources = _stored_reads(access, run)
         for database, class_name in sources:
             await self._require(access, Scope.READ, database, class_name)
             if not _may_view(access, run, database, class_name):
@@ -67,14 +66,12 @@ class RunRights:
     async def require_control(self, access: Access, run: StoredRun) -> None:
         """Return if a run may be cancelled or resumed; raises what `require_view` does."""
         await self.require_view(access, run)
-        job = _job_of(access, run)
-        if job is not None:
-            await self._require_sink(access, job)
+        if writes := run.document.get("writes"):
+            await self._require_write(access, *writes)
 
-    async def _require_sink(self, access: Access, job: Job) -> None:
-        if job.into is not None:
-            await self._require(access, Scope.WRITE, job.into.database, job.into.class_name)
-            access.require_all(job.into.database, job.into.class_name)
+    async def _require_write(self, access: Access, database: str, class_name: str) -> None:
+        await self._require(access, Scope.WRITE, database, class_name)
+        access.require_all(database, class_name)
 
     async def _require(self, access: Access, scope: Scope, database: str, class_name: str) -> None:
         access.require(scope, database, class_name)
@@ -88,19 +85,12 @@ def _may_view(access: Access, run: StoredRun, database: str, class_name: str) ->
     return access.may_read_all(database, class_name) and (until is None or run.created > until)
 
 
-def _job_of(access: Access, run: StoredRun) -> Job | None:
-    """Read the job of a run; one of an older version may not be understood any more.
+def _stored_reads(access: Access, run: StoredRun) -> list[tuple[str, str]]:
+    """Return the classes that a run reads; of one of another version nobody can tell.
 
-    Nobody can tell what such a job has read: it is for administrators of the database, and None.
+    Such a run is for administrators of the database.
     """
-    try:
-        return read_job(run.document, run.database)
-    except SpecInvalid:
+    if run.document.get("version") != STORED_VERSION:
         access.require(Scope.ADMIN, run.database)
-        return None
-
-
-def _sources(job: Job) -> list[tuple[str, str]]:
-    sources = [wanted.source for wanted in job.inputs]
-    assert all(isinstance(source, ClassSource) for source in sources)  # read_job saw to it
-    return [(s.database, s.class_name) for s in sources if isinstance(s, ClassSource)]
+        return []
+    return [(database, class_name) for database, class_name in run.document["reads"]]

@@ -1,7 +1,4 @@
-"""``/v1/{database}/jobs``: analytic runs are submitted, shown, cancelled and resumed.
-
-This process only writes down what is to be done: a worker does it (`portolan worker`).
-"""
+"""``/v1/{database}/jobs``: submits, shows, cancels and resumes runs for `portolan worker`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from uuid import uuid4
 
 import orjson
 
-from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.jobs.documents import run_document
 from app.api.jobs.progress import RunStreams
@@ -21,21 +17,23 @@ from app.api.jobs.rights import RunRights
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, asks_for
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.security.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.query.reading import read_query
-from spark_jobs.runner.job import Into, Job, read_job
-from spark_jobs.runner.port import ClassSource, ColumnType, Input, SpecInvalid
+from mediator.query.parser import parse_query_document
+from spark_jobs.runner.job import Into, Job, parse_job
+from spark_jobs.runner.port import ColumnType, Input
+from spark_jobs.runner.specification import ClassSource, SpecInvalid
 from spark_jobs.sinks.fitting import misfits
 
-__all__ = ["JobDesk", "Jobs", "desk_of"]
+__all__ = ["JobBackend", "Jobs", "require_backend"]
 
 _LARGEST: Final = 2**20
 _PAGE: Final = frozenset({"after", "limit"})
@@ -45,14 +43,14 @@ _REPLAYED: Final = (b"idempotency-replayed", b"true")
 
 
 @dataclass(frozen=True, slots=True)
-class JobDesk:
-    """What jobs need of the rest of the service.
+class JobBackend:
+    """What the routes of jobs share.
 
     Attributes:
         runs: The runs.
-        workers: Who carries them out.
+        workers: The workers.
         directory: Where their results are.
-        streams: Those who follow runs.
+        streams: Event streams of runs.
     """
 
     runs: CatalogueRuns
@@ -66,130 +64,129 @@ class Jobs:
 
     Args:
         directory: Finds databases and classes.
-        desk: What jobs need; None: there are no jobs here.
+        job_backend: Runs, workers and results; None: there are no jobs here.
         options: Bounds and keys.
         ids: Reads Idempotency-Keys.
     """
 
     def __init__(
-        self, directory: Directory, desk: JobDesk | None, options: DataOptions, ids: OperationIds
+        self,
+        directory: Directory,
+        job_backend: JobBackend | None,
+        options: DataOptions,
+        ids: OperationIds,
     ) -> None:
         self._directory = directory
         self._rights = RunRights(directory)
-        self._desk = desk
+        self._job_backend = job_backend
         self._ids = ids
         self._most_bytes = min(options.max_body_bytes, _LARGEST)
         self._cursors = Cursors(options.cursor_key)
 
-    async def post(self, call: Call) -> Response:
-        """Submit a job; 202 says that it is written down."""
-        desk = desk_of(self._desk)
-        call.media_type(JSON)
-        dry_run = _dry_run(call)
-        raw = await read_body(call.request, self._most_bytes)
+    async def post(self, routed: RoutedRequest) -> Response:
+        """Queue a job, and answer 202."""
+        job_backend = require_backend(self._job_backend)
+        routed.media_type(JSON)
+        dry_run = _dry_run(routed)
+        raw = await read_body(routed.request, self._most_bytes)
         document = parse_json(raw)
-        database_id = await self._check(call, document)
-        await _expect_worker(desk)
-        identity = call.identity(self._ids, raw)
-        call.request.phases.end("parse")
-        with call.access.submitting() as bound:
-            run, replayed = await desk.runs.submit(
+        database_id = (await self._directory.database(routed.database)).id
+        job = _parse(document, routed.database)
+        await self._check(routed, job)
+        await _require_worker(job_backend)
+        identity = routed.identity(self._ids, raw)
+        routed.request.phases.end("parse")
+        with routed.access.submitting() as bound:
+            run, replayed = await job_backend.runs.submit(
                 uuid4().hex,
-                (call.database, database_id),
-                document,
+                (routed.database, database_id),
+                job.to_stored(),
                 dry_run=dry_run,
-                # Whose key it is belongs to it: others may use the same characters for another job.
+                # The key is the principal's: others may use the same characters for another job.
                 key=None if identity.key is None else identity.derive("job"),
                 fingerprint=identity.fingerprint,
                 bound=bound,
             )
         if replayed:
-            await self._rights.require_view(call.access, run)
-        call.request.phases.end("store")
-        headers = [(b"location", f"/v1/{call.database}/jobs/{run.id}".encode())]
+            await self._rights.require_view(routed.access, run)
+        routed.request.phases.end("store")
+        headers = [(b"location", f"/v1/{routed.database}/jobs/{run.id}".encode())]
         return _answer(202, run, [*headers, _REPLAYED] if replayed else headers)
 
-    async def list(self, call: Call) -> Response:
+    async def list(self, routed: RoutedRequest) -> Response:
         """List runs, newest first."""
-        desk = desk_of(self._desk)
-        forbid_body(call.request)
-        database_id = (await self._directory.database(call.database)).id
-        parameters = parse_query(call.request.query, _PAGE)
-        limit = whole_number(parameters.get("limit", "20"), "limit", least=1, most=_MOST)
+        job_backend = require_backend(self._job_backend)
+        forbid_body(routed.request)
+        database_id = (await self._directory.database(routed.database)).id
+        parameters = parse_query(routed.request.query, _PAGE)
+        limit = parse_integer(parameters.get("limit", "20"), "limit", least=1, most=_MOST)
         before = None
         if "after" in parameters:
-            (before,) = self._cursors.open(_bound(call), database_id, parameters["after"])
-        runs = await desk.runs.newest(database_id, before, limit)
+            (before,) = self._cursors.open(_bound(routed), database_id, parameters["after"])
+        runs = await job_backend.runs.newest(database_id, before, limit)
         last = runs[-1].position if len(runs) == limit else None
-        cursor = None if last is None else self._cursors.seal(_bound(call), database_id, [last])
+        cursor = None if last is None else self._cursors.seal(_bound(routed), database_id, [last])
         items = [run_document(run, whole=False) for run in runs]
         body = orjson.dumps({"items": items, "next": cursor})
         return Response(200, [JSON_TYPE, NO_STORE], body)
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Show a run, or follow it by server-sent events until it has ended."""
-        desk = desk_of(self._desk)
-        forbid_body(call.request)
-        parse_query(call.request.query, frozenset())
-        database_id = (await self._directory.database(call.database)).id
-        run = await desk.runs.find(database_id, call.id)
-        permission = await self._rights.require_view(call.access, run)
-        if not asks_for(call.request.headers.get(b"accept", ""), EVENT_STREAM):
+        job_backend = require_backend(self._job_backend)
+        forbid_body(routed.request)
+        parse_query(routed.request.query, frozenset())
+        database_id = (await self._directory.database(routed.database)).id
+        run = await job_backend.runs.find(database_id, routed.id)
+        permission = await self._rights.require_view(routed.access, run)
+        if not asks_for(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
         headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
         headers.append((b"x-accel-buffering", b"no"))
-        return Response(200, headers, chunks=desk.streams.follow(run, call.request, permission))
+        return Response(
+            200, headers, chunks=job_backend.streams.follow(run, routed.request, permission)
+        )
 
-    async def delete(self, call: Call) -> Response:
+    async def delete(self, routed: RoutedRequest) -> Response:
         """Cancel a run: 202 while a worker still has it, 200 when it has ended."""
-        desk = desk_of(self._desk)
-        forbid_body(call.request)
-        parse_query(call.request.query, frozenset())
-        database_id = (await self._directory.database(call.database)).id
-        run = await desk.runs.find(database_id, call.id)
-        await self._rights.require_control(call.access, run)
-        run = await desk.runs.cancel(database_id, call.id)
+        job_backend = require_backend(self._job_backend)
+        forbid_body(routed.request)
+        parse_query(routed.request.query, frozenset())
+        database_id = (await self._directory.database(routed.database)).id
+        run = await job_backend.runs.find(database_id, routed.id)
+        await self._rights.require_control(routed.access, run)
+        run = await job_backend.runs.cancel(database_id, routed.id)
         return _answer(200 if run.state in ENDED else 202, run)
 
-    async def resume(self, call: Call) -> Response:
-        """Queue a run again that failed or was cancelled; finished stages are not done again."""
-        desk = desk_of(self._desk)
-        forbid_body(call.request)
-        parse_query(call.request.query, frozenset())
-        database_id = (await self._directory.database(call.database)).id
-        run = await desk.runs.find(database_id, call.id)
-        await self._rights.require_control(call.access, run)
-        _require_room(call.access, run.document)
-        await _expect_worker(desk)
-        with call.access.submitting() as bound:
-            return _answer(202, await desk.runs.resume(database_id, call.id, bound))
+    async def resume(self, routed: RoutedRequest) -> Response:
+        """Queue a failed or cancelled run again; finished stages are not repeated."""
+        job_backend = require_backend(self._job_backend)
+        forbid_body(routed.request)
+        parse_query(routed.request.query, frozenset())
+        database_id = (await self._directory.database(routed.database)).id
+        run = await job_backend.runs.find(database_id, routed.id)
+        await self._rights.require_control(routed.access, run)
+        _require_room(routed.access, creates=bool(run.document.get("writes")))
+        await _require_worker(job_backend)
+        with routed.access.submitting() as bound:
+            return _answer(202, await job_backend.runs.resume(database_id, routed.id, bound))
 
-    async def _check(self, call: Call, document: Any) -> str:
-        """Refuse now what a worker would refuse later, and what the worker does not ask.
-
-        Returns:
-            The id of the database.
-        """
-        database = call.database
-        database_id = (await self._directory.database(database)).id
-        job = _read(document, database)
-        await self._rights.require_submission(call.access, job)
-        _require_room(call.access, document)
-        for wanted in job.inputs:
-            await self._check_input(wanted, document["spec"])
+    async def _check(self, routed: RoutedRequest, job: Job) -> None:
+        """Refuse now what a worker would refuse later, and what the worker does not check."""
+        await self._rights.require_submission(routed.access, job)
+        _require_room(routed.access, creates=job.into is not None)
+        for input_ in job.inputs:
+            await self._check_input(input_, job.pointer_to(input_))
         if job.into is not None:
             await self._check_into(job.into, job.columns)
-        return database_id
 
-    async def _check_input(self, wanted: Input, spec: Mapping[str, Any]) -> None:
-        source = wanted.source
-        assert isinstance(source, ClassSource)  # read_job saw to it
-        pointer = f"/spec/{wanted.name}" if wanted.name in spec else "/spec"
+    async def _check_input(self, input_: Input, pointer: str) -> None:
+        source = input_.source
+        assert isinstance(source, ClassSource)  # parse_job refuses files here
         resource = await self._class(source.database, source.class_name, pointer)
-        unknown = [name for name in wanted.fields or () if name not in resource.schema.fields]
+        unknown = [name for name in input_.fields or () if name not in resource.schema.fields]
         if unknown:
             reason = f"{source.class_name} has no field {', '.join(unknown)}"
-            raise _refuse(pointer, reason)
+            raise _malformed(pointer, reason)
         if source.filter is not None:
             await self._check_filter(source, pointer)
 
@@ -203,12 +200,12 @@ class Jobs:
         try:
             return await self._directory.find(database, class_name)
         except NotFound:
-            raise _refuse(pointer, f"there is no class {class_name}") from None
+            raise _malformed(pointer, f"there is no class {class_name}") from None
 
     async def _check_filter(self, source: ClassSource, pointer: str) -> None:
         schema = (await self._directory.database(source.database)).schema
         try:
-            read_query({"filter": source.filter}, schema, source.class_name, most=1)
+            parse_query_document({"filter": source.filter}, schema, source.class_name, most=1)
         except MediatorError as error:
             locations = [
                 Location(pointer + place.pointer, place.detail) for place in error.locations
@@ -216,48 +213,48 @@ class Jobs:
             raise Invalid(error.detail, locations=locations) from None
 
 
-def _read(document: Any, database: str) -> Job:
+def _parse(document: Any, database: str) -> Job:
     try:
-        return read_job(document, database)
+        return parse_job(document, database)
     except SpecInvalid as error:
-        raise _refuse(error.pointer, error.reason) from None
+        raise _malformed(error.pointer, error.reason) from None
 
 
-def desk_of(desk: JobDesk | None) -> JobDesk:
-    """Return the desk.
+def require_backend(job_backend: JobBackend | None) -> JobBackend:
+    """Return the backend.
 
     Raises:
         Unavailable: There is none.
     """
-    if desk is None:
+    if job_backend is None:
         raise Unavailable("There are no jobs here.", system="spark", retry_after_s=60)
-    return desk
+    return job_backend
 
 
-async def _expect_worker(desk: JobDesk) -> None:
-    seen = await desk.workers.seen(_SEEN_WITHIN_S)
+async def _require_worker(job_backend: JobBackend) -> None:
+    seen = await job_backend.workers.seen(_SEEN_WITHIN_S)
     if not seen.working:
         why = seen.trouble or "No worker has been seen for a minute."
-        detail = f"Nobody carries out jobs: {why} Start `portolan worker`."
+        detail = f"No worker executes jobs: {why} Start `portolan worker`."
         raise Unavailable(detail, system="spark", retry_after_s=30)
 
 
-def _require_room(access: Access, document: Mapping[str, Any]) -> None:
+def _require_room(access: Access, *, creates: bool) -> None:
     """Return if a job creates nothing, or its tenant has room; raises `StorageFull` otherwise."""
-    if "into" in document and access.meter.room <= 0:
+    if creates and access.meter.room <= 0:
         raise access.meter.full()
 
 
-def _dry_run(call: Call) -> bool:
-    value = parse_query(call.request.query, frozenset({"dry_run"})).get("dry_run", "false")
+def _dry_run(routed: RoutedRequest) -> bool:
+    value = parse_query(routed.request.query, frozenset({"dry_run"})).get("dry_run", "false")
     if value not in ("true", "false"):
         locations = [Location("dry_run", "true or false is expected")]
         raise Invalid("dry_run is not a value that is allowed.", locations=locations)
     return value == "true"
 
 
-def _bound(call: Call) -> tuple[str, str]:
-    return call.database, "jobs"
+def _bound(routed: RoutedRequest) -> tuple[str, str]:
+    return routed.database, "jobs"
 
 
 def _answer(status: int, run: StoredRun, headers: Headers | None = None) -> Response:
@@ -265,5 +262,5 @@ def _answer(status: int, run: StoredRun, headers: Headers | None = None) -> Resp
     return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], body)
 
 
-def _refuse(pointer: str, reason: str) -> Invalid:
+def _malformed(pointer: str, reason: str) -> Invalid:
     return Invalid("The job is malformed.", locations=[Location(pointer, reason)])

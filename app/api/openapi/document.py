@@ -105,8 +105,8 @@ def _collection() -> dict[str, Any]:
     shown = {200: _json("Listing", *_FOUND)}
     made = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
     failing = (*_ALWAYS, *_CREATING, 422)
-    wishes = ("idempotencyKey", "prefer")
-    post = _operation("createObject", "Create one object, or many", wishes, made, failing)
+    preferences = ("idempotencyKey", "prefer")
+    post = _operation("createObject", "Create one object, or many", preferences, made, failing)
     one_or_many = {
         "oneOf": [
             ref("schemas", "Object"),
@@ -133,17 +133,17 @@ def _query() -> dict[str, Any]:
 
 def _batch() -> dict[str, Any]:
     done = {200: _json("Results")}
-    wishes = ("idempotencyKey", "prefer")
-    post = _operation("batch", "Do many operations", wishes, done, (*_ALWAYS, *_WITH_BODY))
+    preferences = ("idempotencyKey", "prefer")
+    post = _operation("batch", "Do many operations", preferences, done, (*_ALWAYS, *_WITH_BODY))
     return post | {"requestBody": _body({JSON: "Batch"})}
 
 
 def _transaction() -> dict[str, Any]:
     done = {200: _json("TransactionResults", "Idempotency-Replayed")}
-    wishes = ("idempotencyKey", "prefer")
+    preferences = ("idempotencyKey", "prefer")
     failing = (*_ALWAYS, *_CREATING, *_CONDITIONAL, 422)
     summary = "Do all of some operations if what was read still stands, or nothing"
-    post = _operation("transact", summary, wishes, done, failing)
+    post = _operation("transact", summary, preferences, done, failing)
     return post | {"requestBody": _body({JSON: "Transaction"})}
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.api.calls import LONGEST_AGE_S
+from app.api.routed_request import LONGEST_AGE_S
 from app.http.problems import PROBLEM_TYPES
-from mediator.query.conditions import OPERATORS
+from mediator.query.filter_parser import OPERATORS
 
 __all__ = ["COMPONENTS", "ref"]
 

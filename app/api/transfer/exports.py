@@ -8,10 +8,10 @@ from typing import Final
 
 import orjson
 
-from app.api.calls import Call
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Selection
 from app.api.responses import NO_STORE, document_of
+from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query
@@ -32,21 +32,21 @@ class Exports:
     def __init__(self, options: DataOptions) -> None:
         self._size = options.chunk_lines
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Stream every object beyond the id `after`."""
-        forbid_body(call.request)
-        parameters = parse_query(call.request.query, _PARAMETERS)
-        selection = call.resource.select(parameters.get("fields"))
+        forbid_body(routed.request)
+        parameters = parse_query(routed.request.query, _PARAMETERS)
+        selection = routed.resource.select(parameters.get("fields"))
         after = check_id(parameters["after"], "after") if "after" in parameters else None
-        call.request.phases.end("parse")
+        routed.request.phases.end("parse")
         # The first page is read before the status is sent, so that its errors can be answered.
-        first = await self._page(call, selection, after)
-        call.request.phases.end("store")
+        first = await self._page(routed, selection, after)
+        routed.request.phases.end("store")
         headers = [(b"content-type", NDJSON.encode()), NO_STORE]
-        return Response(200, headers, chunks=self._stream(call, selection, first))
+        return Response(200, headers, chunks=self._stream(routed, selection, first))
 
-    async def _page(self, call: Call, selection: Selection, after: str | None) -> Answer:
-        resource = call.resource
+    async def _page(self, routed: RoutedRequest, selection: Selection, after: str | None) -> Answer:
+        resource = routed.resource
         query = Query(
             resource.database,
             resource.name,
@@ -54,22 +54,24 @@ class Exports:
             limit=self._size,
             fields=selection.fields,
         )
-        return await call.plane.query(query, WHOLE)
+        return await routed.plane.query(query, WHOLE)
 
-    async def _stream(self, call: Call, selection: Selection, page: Answer) -> AsyncIterator[bytes]:
-        resource = call.resource
+    async def _stream(
+        self, routed: RoutedRequest, selection: Selection, page: Answer
+    ) -> AsyncIterator[bytes]:
+        resource = routed.resource
         while True:
             if page.items:
                 yield _lines(resource, page)
             if page.next is None:
                 return
-            page = await self._following(call, selection, page.next.id)
+            page = await self._following(routed, selection, page.next.id)
 
-    async def _following(self, call: Call, selection: Selection, after: str) -> Answer:
+    async def _following(self, routed: RoutedRequest, selection: Selection, after: str) -> Answer:
         """Read a page once the tenant has made good what it spent: a stream can wait."""
         while True:
             try:
-                return await self._page(call, selection, after)
+                return await self._page(routed, selection, after)
             except TooManyRequests as error:
                 await asyncio.sleep(error.retry_after_s)
 

@@ -13,19 +13,19 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.calls import Call
 from app.api.creation import given_id
 from app.api.identifiers import object_id
 from app.api.options import DataOptions
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, submit_all
 from app.api.transfer.lines import Line, split_lines
-from app.api.writes import Target, build_put
+from app.api.writes import WriteTarget, build_put
 from app.http.idempotency import Identity, OperationIds, fingerprint_of
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, bounded, stream_body, too_large
 from app.http.negotiation import NDJSON
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.http.problems import HttpError, problem_of
 from mediator.access.metering import refusal
 from mediator.base.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
@@ -69,26 +69,26 @@ class Imports:
         self._options = options
         self._ids = ids
 
-    async def post(self, call: Call) -> Response:
+    async def post(self, routed: RoutedRequest) -> Response:
         """Put every line; a system that stops answering ends it with what is done so far."""
-        call.media_type(NDJSON, "application/ndjson")
-        skip = whole_number(
-            parse_query(call.request.query, _SKIP).get("skip", "0"), "skip", least=0
+        routed.media_type(NDJSON, "application/ndjson")
+        skip = parse_integer(
+            parse_query(routed.request.query, _SKIP).get("skip", "0"), "skip", least=0
         )
-        identity = call.identity(self._ids)
+        identity = routed.identity(self._ids)
         with self._ids.claim(identity):
             progress = _Progress(done=skip)
-            call.request.phases.end("parse")
-            async for chunk in self._chunks(call, skip):
-                await self._put(call, identity, chunk, progress)
-        call.request.phases.end("store")
+            routed.request.phases.end("parse")
+            async for chunk in self._chunks(routed, skip):
+                await self._put(routed, identity, chunk, progress)
+        routed.request.phases.end("store")
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(progress.summary()))
 
-    async def _chunks(self, call: Call, skip: int) -> AsyncIterator[list[Line]]:
+    async def _chunks(self, routed: RoutedRequest, skip: int) -> AsyncIterator[list[Line]]:
         """Gather lines, bounded by number and by size."""
         chunk: list[Line] = []
         size = 0
-        lines = split_lines(stream_body(call.request), self._line_limit(call))
+        lines = split_lines(stream_body(routed.request), self._line_limit(routed))
         async for line in lines:
             if line.number <= skip:
                 continue
@@ -100,15 +100,15 @@ class Imports:
         if chunk:
             yield chunk
 
-    def _line_limit(self, call: Call) -> int:
-        return bounded(call.request, self._options.max_line_bytes)
+    def _line_limit(self, routed: RoutedRequest) -> int:
+        return bounded(routed.request, self._options.max_line_bytes)
 
     async def _put(
-        self, call: Call, identity: Identity, chunk: list[Line], progress: _Progress
+        self, routed: RoutedRequest, identity: Identity, chunk: list[Line], progress: _Progress
     ) -> None:
         is_large = sum(len(line.text or b"") for line in chunk) > LARGE_BODY
-        items = await offload(is_large, self._items, call, identity, chunk)
-        answers = await submit_all(call.plane, items)
+        items = await offload(is_large, self._items, routed, identity, chunk)
+        answers = await submit_all(routed.plane, items)
         for line, answer in zip(chunk, answers, strict=True):
             if isinstance(answer, Unavailable | StorageFull):
                 # What follows in the chunk may be done already; putting it again is harmless.
@@ -119,28 +119,30 @@ class Imports:
             else:
                 progress.fail(line.number, answer)
             progress.done = line.number
-        if call.access.meter.is_over(perf_counter() - call.request.phases.started):
+        if routed.access.meter.is_over(perf_counter() - routed.request.phases.started):
             raise _too_long(progress)
 
-    def _items(self, call: Call, identity: Identity, chunk: list[Line]) -> list[Item]:
-        return [self._item(call, identity, line) for line in chunk]
+    def _items(self, routed: RoutedRequest, identity: Identity, chunk: list[Line]) -> list[Item]:
+        return [self._item(routed, identity, line) for line in chunk]
 
-    def _item(self, call: Call, identity: Identity, line: Line) -> Item:
+    def _item(self, routed: RoutedRequest, identity: Identity, line: Line) -> Item:
         try:
-            return self._plan(call, identity, line)
+            return self._plan(routed, identity, line)
         except (MediatorError, HttpError) as error:
             return error
 
-    def _plan(self, call: Call, identity: Identity, line: Line) -> Item:
+    def _plan(self, routed: RoutedRequest, identity: Identity, line: Line) -> Item:
         if line.text is None:
-            raise too_large(self._line_limit(call), "line")
-        resource = call.resource
+            raise too_large(self._line_limit(routed), "line")
+        resource = routed.resource
         document = require_object(parse_json(line.text))
         id_ = given_id(document) or object_id(identity, resource.name, line.number)
         operation = identity.operation(resource.name, id_, line.number)
-        print_ = None if identity.key is None else fingerprint_of(line.text)
-        target = Target(resource, resource.whole, id_, operation, ANYTHING, print_)
-        target.owner = call.owner
+        fingerprint = None if identity.key is None else fingerprint_of(line.text)
+        target = WriteTarget(
+            resource, resource.full_selection, id_, operation, ANYTHING, fingerprint
+        )
+        target.owner = routed.owner
         return build_put(target, document)
 
 

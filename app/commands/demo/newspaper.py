@@ -1,4 +1,6 @@
-"""The newspaper of the PPM paper: articles, hit counters, people and comments (papers/ppm, 3).
+"""The newspaper of the PPM paper: articles, hit counters, people and comments.
+
+See docs/papers/ppm.md, 3.
 
 The schema says what each part needs and names no system. Where its parts end up follows from what
 the systems were proven to do, what their operator declares of them, and how they perform.

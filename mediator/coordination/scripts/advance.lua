@@ -3,7 +3,7 @@
 -- of copy, state before, state after ('' for none). Answers 1; -1: no lease, or another cursor.
 -- A step that does not begin at the present state is left out.
 
-local states, partition = base .. 'primary', ARGV[2]
+local states, partition = base .. 'view', ARGV[2]
 local at = 'cursor/' .. partition
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
 if (redis.call('HGET', states, at) or '') ~= ARGV[3] then return -1 end

@@ -9,7 +9,7 @@ It needs no test framework, so that a store can be proven from outside the proje
 
 from mediator.stores.conformance.check import Check, Proof, describe
 from mediator.stores.conformance.expect import ConformanceFailure, NotOffered
-from mediator.stores.conformance.runner import Finding, Judgement, Report, run, run_check
+from mediator.stores.conformance.runner import CheckStatus, Finding, Report, run, run_check
 from mediator.stores.conformance.scratch import SCRATCH_DATABASE, Scratch
 from mediator.stores.conformance.suite import CHECKS
 
@@ -17,9 +17,9 @@ __all__ = [
     "CHECKS",
     "SCRATCH_DATABASE",
     "Check",
+    "CheckStatus",
     "ConformanceFailure",
     "Finding",
-    "Judgement",
     "NotOffered",
     "Proof",
     "Report",

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mediator.stores.conformance.check import describe
-from mediator.stores.conformance.runner import Finding, Judgement, Report, run
+from mediator.stores.conformance.runner import CheckStatus, Finding, Report, run
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, SystemConfig
 
@@ -20,10 +20,10 @@ __all__ = ["app"]
 app = typer.Typer(add_completion=False)
 
 _COLOURS = {
-    Judgement.PASSED: "green",
-    Judgement.FAILED: "red",
-    Judgement.NOT_OFFERED: "dim",
-    Judgement.UNKNOWN: "yellow",
+    CheckStatus.PASSED: "green",
+    CheckStatus.FAILED: "red",
+    CheckStatus.NOT_OFFERED: "dim",
+    CheckStatus.UNKNOWN: "yellow",
 }
 
 
@@ -49,18 +49,18 @@ async def _report(store: Store, only: str | None) -> Report:
 
 
 def _row(finding: Finding) -> tuple[str, str, str, str, str]:
-    colour = _COLOURS[finding.judgement]
+    colour = _COLOURS[finding.status]
     return (
         finding.check.name,
         describe(finding.check.proves),
-        f"[{colour}]{finding.judgement}[/]",
+        f"[{colour}]{finding.status}[/]",
         f"{finding.seconds * 1000:.0f}",
         finding.detail.replace("[", "\\["),
     )
 
 
 def _table(report: Report) -> Table:
-    table = Table("check", "proves", "judgement", "ms", "detail")
+    table = Table("check", "proves", "status", "ms", "detail")
     for finding in report.findings:
         table.add_row(*_row(finding))
     return table
@@ -76,7 +76,7 @@ def main(
     report = asyncio.run(_report(_store(kind, url), only))
     console = Console()
     console.print(_table(report))
-    counts = ", ".join(f"{len(report.having(judgement))} {judgement}" for judgement in Judgement)
+    counts = ", ".join(f"{len(report.having(status))} {status}" for status in CheckStatus)
     console.print(counts)
     raise typer.Exit(0 if report.conforms else 1)
 

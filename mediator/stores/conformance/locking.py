@@ -22,11 +22,11 @@ from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, count
 from mediator.stores.conformance.scratch import Scratch, Subject, gathered
 from mediator.stores.conformance.told import Listener, told
 from mediator.stores.port import (
-    Find,
     Lockable,
     Ordered,
     Queryable,
-    Standing,
+    RecordState,
+    SearchRequest,
     Status,
     Write,
     WriteKind,
@@ -47,12 +47,12 @@ def _lockable(scratch: Scratch) -> Lockable:
     return scratch.store
 
 
-async def _lock(store: Lockable, subject: Subject, id_: str, intent: str = INTENT) -> Standing:
+async def _lock(store: Lockable, subject: Subject, id_: str, intent: str = INTENT) -> RecordState:
     return (await store.lock([(subject.fragment, id_)], intent))[0]
 
 
-async def _standing(store: Lockable, subject: Subject, id_: str) -> Standing:
-    return (await store.standing([(subject.fragment, id_)]))[0]
+async def _record_state(store: Lockable, subject: Subject, id_: str) -> RecordState:
+    return (await store.record_states([(subject.fragment, id_)]))[0]
 
 
 def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]:
@@ -120,7 +120,7 @@ async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
         name = write.kind.name
         await _lock(store, subject, "x")
         result = applied(await subject.write(write), f"{name} under its intent")
-        stands = await _standing(store, subject, "x")
+        stands = await _record_state(store, subject, "x")
         same((stands.intent, stands.versions), ("", dict(result.versions)), f"after {name}")
         again = await subject.write(write)
         if write.remember is None:
@@ -141,10 +141,10 @@ async def a_mark_makes_no_version(scratch: Scratch) -> None:
     same((await _lock(store, subject, "x")).intent, INTENT, "marked again")
     same((await _lock(store, subject, "x", OTHER)).intent, INTENT, "marked by somebody else")
     await store.unlock([(subject.fragment, "x")], OTHER)
-    same((await _standing(store, subject, "x")).intent, INTENT, "unmarked by somebody else")
+    same((await _record_state(store, subject, "x")).intent, INTENT, "unmarked by somebody else")
     await store.unlock([(subject.fragment, "x")], INTENT)
     await store.unlock([(subject.fragment, "y")], INTENT)
-    same((await _standing(store, subject, "x")).intent, "", "unmarked")
+    same((await _record_state(store, subject, "x")).intent, "", "unmarked")
     same(await subject.read("x"), state, "the record")
     applied(await subject.update("x", {"n": 2}), "a plain write")
 
@@ -258,7 +258,7 @@ async def _race(store: Lockable, subject: Subject, write: Write) -> None:
         same(stands.versions, dict(result.versions), f"told of a faster {write.kind.name}")
     else:
         expect_status(result, Status.LOCKED, f"a slower {write.kind.name}")
-        now = await _standing(store, subject, write.id)
+        now = await _record_state(store, subject, write.id)
         same(now.versions, stands.versions, f"the record after a slower {write.kind.name}")
 
 
@@ -283,10 +283,10 @@ async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
         "who is absent",
     )
     same(stands[1].versions, deleted, "versions of a tombstone")
-    same(await store.standing(keys), stands, "what stands")
+    same(await store.record_states(keys), stands, "what stands")
     await store.unlock(keys, INTENT)
     same(
-        [s.intent for s in await store.standing(keys)],
+        [s.intent for s in await store.record_states(keys)],
         ["", "", OTHER, *[""] * (len(keys) - 3)],
         "left",
     )
@@ -343,7 +343,7 @@ async def _shown(subject: Subject) -> set[tuple[str, str]]:
     if isinstance(store, Ordered):
         records += await store.ordered(fragment, "n", descending=True, after=None, limit=10)
     if isinstance(store, Queryable):
-        records += (await store.find(Find(fragment, None, (), 10))).records
+        records += (await store.find(SearchRequest(fragment, None, (), 10))).records
     return {(record.intent, record.joint) for record in records if record is not None}
 
 
@@ -375,7 +375,7 @@ async def many_writes_take_their_marks_along(scratch: Scratch) -> None:
         before = await store.lock(keys, INTENT)
         results = await subject.write_all(writes)
         expect_statuses(results, [Status.APPLIED] * len(ids), name)
-        after = await store.standing(keys)
+        after = await store.record_states(keys)
         same([dict(r.versions) for r in results], [s.versions for s in after], f"versions, {name}")
         same({s.intent for s in after}, {""}, f"intents after {name}")
         makes = writes[0].kind in (WriteKind.CREATE, WriteKind.REPLACE)

@@ -46,7 +46,7 @@ from mediator.stores.conformance.query_cases import (
 from mediator.stores.conformance.query_rows import Searched, searched
 from mediator.stores.conformance.samples import collection, counter, edges_of, light, plain, text
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import Find
+from mediator.stores.port import SearchRequest
 
 __all__ = ["THEME"]
 
@@ -182,7 +182,9 @@ async def found_records_are_whole_or_sparse(scratch: Scratch) -> None:
     rows = await searched(scratch, fields, [{"n": 1, "s": "x"}, {"n": 2, "s": None}, {"s": "z"}])
     ids = sorted(rows.rows)
     for wanted in (None, ("n",), ("s",), ()):
-        page = await rows.store.find(Find(rows.subject.fragment, None, (), 9, fields=wanted))
+        page = await rows.store.find(
+            SearchRequest(rows.subject.fragment, None, (), 9, fields=wanted)
+        )
         found = sorted(page.records, key=lambda record: record.id)
         same(found, await rows.subject.read_all(ids, wanted), f"found with fields {wanted}")
         require(page.resume is None, "a page with all records leads to another")

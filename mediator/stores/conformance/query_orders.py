@@ -17,7 +17,7 @@ from mediator.stores.conformance.query_cases import rows_of, sample
 from mediator.stores.conformance.query_rows import Searched, searched
 from mediator.stores.conformance.samples import counter, plain, text
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import Find
+from mediator.stores.port import SearchRequest
 
 __all__ = ["THEME"]
 
@@ -119,10 +119,10 @@ async def what_orders_need_not_be_returned(scratch: Scratch) -> None:
     if not rows.store.pushdown(fragment, None, order).ordered:
         return
     expected = rows.in_order(list(rows.rows), order)
-    page = await rows.store.find(Find(fragment, None, order, 6, fields=("s",)))
+    page = await rows.store.find(SearchRequest(fragment, None, order, 6, fields=("s",)))
     found = list(page.records)
     while page.resume is not None and len(found) < len(expected):
-        find = Find(fragment, None, order, 6, resume=page.resume, fields=("s",))
+        find = SearchRequest(fragment, None, order, 6, resume=page.resume, fields=("s",))
         page = await rows.store.find(find)
         found += page.records
     same(found, await rows.subject.read_all(expected, ("s",)), "found with one field")

@@ -20,7 +20,7 @@ from mediator.stores.conformance.expect import (
     same,
 )
 from mediator.stores.conformance.scratch import Scratch, Subject
-from mediator.stores.port import Find, Pushdown, Queryable, Record
+from mediator.stores.port import Pushdown, Queryable, Record, SearchRequest
 
 __all__ = ["Searched", "meets", "searched"]
 
@@ -63,7 +63,7 @@ class Searched:
         expected = self.in_order(self._ids(plan.pushed), order)
         for at in range(0, len(expected), 5):
             after = self.position(expected[at], order)
-            find = Find(self.subject.fragment, plan.pushed, order, 3, after)
+            find = SearchRequest(self.subject.fragment, plan.pushed, order, 3, after)
             page = await self.store.find(find)
             ids = [record.id for record in page.records]
             same(ids, expected[at + 1 : at + 4], f"beyond {expected[at]!r} in {order}")
@@ -73,7 +73,7 @@ class Searched:
         found: list[Record] = []
         resume = None
         for _ in range(_MOST):
-            find = Find(self.subject.fragment, plan.pushed, order, limit, resume=resume)
+            find = SearchRequest(self.subject.fragment, plan.pushed, order, limit, resume=resume)
             page = await self.store.find(find)
             require(len(page.records) <= limit, f"a page of {limit} has {len(page.records)}")
             found += page.records

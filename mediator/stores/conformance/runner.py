@@ -14,10 +14,10 @@ from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.conformance.suite import CHECKS
 from mediator.stores.port import Store, StoreTimeout, StoreUnavailable
 
-__all__ = ["Finding", "Judgement", "Report", "run", "run_check"]
+__all__ = ["CheckStatus", "Finding", "Report", "run", "run_check"]
 
 
-class Judgement(StrEnum):
+class CheckStatus(StrEnum):
     """What a check found.
 
     PASSED: the store does what the check asks.
@@ -37,7 +37,7 @@ class Finding:
     """One check, what it found, why (unless it passed), and how long it took in seconds."""
 
     check: Check
-    judgement: Judgement
+    status: CheckStatus
     detail: str
     seconds: float
 
@@ -51,11 +51,11 @@ class Report:
     @property
     def conforms(self) -> bool:
         """Whether no check failed, and none was left unknown."""
-        return not (self.having(Judgement.FAILED) or self.having(Judgement.UNKNOWN))
+        return not (self.having(CheckStatus.FAILED) or self.having(CheckStatus.UNKNOWN))
 
-    def having(self, judgement: Judgement) -> list[Finding]:
-        """Return the findings with this judgement."""
-        return [finding for finding in self.findings if finding.judgement is judgement]
+    def having(self, status: CheckStatus) -> list[Finding]:
+        """Return the findings with this status."""
+        return [finding for finding in self.findings if finding.status is status]
 
 
 async def run(store: Store, *, checks: Sequence[Check] = CHECKS, only: str | None = None) -> Report:
@@ -78,21 +78,21 @@ async def run_check(store: Store, check: Check) -> Finding:
     start = time.perf_counter()
     scratch = Scratch(store)
     try:
-        judgement, detail = await _judge(check, scratch)
+        status, detail = await _judge(check, scratch)
     finally:
         await scratch.clear()
-    return Finding(check, judgement, detail, time.perf_counter() - start)
+    return Finding(check, status, detail, time.perf_counter() - start)
 
 
-async def _judge(check: Check, scratch: Scratch) -> tuple[Judgement, str]:
+async def _judge(check: Check, scratch: Scratch) -> tuple[CheckStatus, str]:
     try:
         await check.run(scratch)
     except NotOffered as reason:
-        return Judgement.NOT_OFFERED, str(reason)
+        return CheckStatus.NOT_OFFERED, str(reason)
     except ConformanceFailure as failure:
-        return Judgement.FAILED, str(failure)
+        return CheckStatus.FAILED, str(failure)
     except (StoreUnavailable, StoreTimeout) as error:
-        return Judgement.UNKNOWN, f"{type(error).__name__}: {error}"
+        return CheckStatus.UNKNOWN, f"{type(error).__name__}: {error}"
     except Exception as error:  # noqa: BLE001 - whatever else a store raises is its failure
-        return Judgement.FAILED, f"raised {type(error).__name__}: {error}"
-    return Judgement.PASSED, ""
+        return CheckStatus.FAILED, f"raised {type(error).__name__}: {error}"
+    return CheckStatus.PASSED, ""

@@ -15,7 +15,7 @@ from mediator.schema.tree import Field
 from mediator.schema.values import encoder
 from mediator.stores.conformance.expect import NotOffered, applied, require, same
 from mediator.stores.conformance.scratch import Scratch, Subject
-from mediator.stores.port import ChangeLog, Fragment, Logged, Store
+from mediator.stores.port import ChangeLog, Fragment, LogEntry, Store
 
 __all__ = ["Listener", "Told", "change_log", "is_told", "json_of", "told"]
 
@@ -62,7 +62,7 @@ class Listener:
     """
 
     subject: Subject
-    logged: list[tuple[str, Logged]] = field(default_factory=list)
+    logged: list[tuple[str, LogEntry]] = field(default_factory=list)
     fragment: Fragment | None = None
 
     @classmethod
@@ -119,7 +119,7 @@ class Listener:
         return own if (database, class_name) == (own.database, own.class_name) else None
 
 
-def _check_order(end: str, some: Sequence[Logged]) -> None:
+def _check_order(end: str, some: Sequence[LogEntry]) -> None:
     positions = [end, *(logged.position for logged in some)]
     require(
         all(a < b for a, b in pairwise(positions)),

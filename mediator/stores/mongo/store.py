@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import PyMongoError
 
 from mediator.base.clock import Clock, ServerClock, SystemClock
 from mediator.model.filters import Filter
@@ -14,44 +14,44 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
-from mediator.stores.mongo import intents
+from mediator.stores.mongo import transactions
+from mediator.stores.mongo.admin import observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
-from mediator.stores.mongo.facts import observe
 from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.mirror import absorb, forget
-from mediator.stores.mongo.reading import Reader
-from mediator.stores.mongo.reaping import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.searches import found, pushdown
-from mediator.stores.mongo.session import Session
-from mediator.stores.mongo.settling import (
+from mediator.stores.mongo.outbox.pending import (
     SCAN_EVERY_S,
     SWEEP_EVERY_S,
     SWEEP_WITHIN_S,
-    index_outboxes,
+    acknowledge,
     pending,
-    settle,
     sweep,
 )
-from mediator.stores.mongo.writing import Writer
+from mediator.stores.mongo.read.reader import Reader
+from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
+from mediator.stores.mongo.search.pushdown import pushdown
+from mediator.stores.mongo.search.searcher import found
+from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
-    REMEMBER_S,
-    Find,
-    Found,
+    RETENTION_S,
     Fragment,
     Pushdown,
     Read,
-    Recalled,
     Record,
     RecordKey,
+    RecordState,
+    RememberedOperation,
+    SearchPage,
+    SearchRequest,
     ServerFacts,
-    Standing,
     StoreRefused,
     StoreTimeout,
     StoreTooCostly,
     StoreUnavailable,
     SystemConfig,
-    Unsettled,
+    UnrelayedChanges,
     Write,
     WriteResult,
 )
@@ -59,8 +59,6 @@ from mediator.stores.port import (
 __all__ = ["MongoStore"]
 
 _T = TypeVar("_T")
-
-_NAMESPACE_EXISTS: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ class MongoStore:
         try:
             await self._guarded(session.start())
             await self._guarded(self._read_clock(session))
-        except BaseException:  # an attempt that is given up leaves no connection behind, either
+        except BaseException:  # leave no connection behind
             await session.close()
             raise
         writer = Writer(session, self._clock)
@@ -133,30 +131,14 @@ class MongoStore:
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         """Whether the operator is applied to the type exactly and atomically: it always is.
 
-        What the server lacks or would round (`mediator.stores.mongo.native`) is computed from the
+        What the server lacks or would round (`mongo.write.operators`) is computed from the
         record and written under the condition that it is unchanged.
         """
         return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - nothing depends on the previous form
         """Make the collection and its indexes; idempotent, keeps existing data."""
-        await self._guarded(self._prepare(fragment))
-
-    async def _prepare(self, fragment: Fragment) -> None:
-        layout = layout_of(fragment)
-        try:
-            await self._open_link.session.database(fragment.database).create_collection(
-                fragment.stored_as, check_exists=False
-            )
-        except OperationFailure as error:
-            if error.code != _NAMESPACE_EXISTS:
-                raise
-        collection = self._open_link.session.collection(layout)
-        if not self._open_link.session.is_stand_in:
-            await index_outboxes(collection)
-        for name, field in fragment.fields.items():
-            if field.index:
-                await collection.create_index({layout.paths[name]: 1, "_id": 1})
+        await self._guarded(prepare(self._open_link.session, fragment))
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the class with all its data."""
@@ -176,35 +158,38 @@ class MongoStore:
         work = fence(self._open_link.session, fragment, id_, token, now_us)
         return await self._guarded(work)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
         now_us = int(self._clock.now() * 1_000_000)
-        return await self._standings(
-            keys, lambda session, layout, ids: intents.lock(session, layout, ids, intent, now_us)
+        return await self._record_states(
+            keys,
+            lambda session, layout, ids: transactions.lock(session, layout, ids, intent, now_us),
         )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
         for layout, ids in _by_layout(keys).items():
             session = self._open_link.session
-            await self._guarded(intents.unlock(session, layout, ids, intent, joint=joint))
+            await self._guarded(transactions.unlock(session, layout, ids, intent, joint=joint))
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
-        """Tell what stands of records."""
-        return await self._standings(keys, intents.standing)
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
+        """Return the states of records; see `Lockable`."""
+        return await self._record_states(keys, transactions.record_states)
 
-    async def _standings(
+    async def _record_states(
         self,
         keys: Sequence[RecordKey],
-        work: Callable[[Session, Layout, list[str]], Awaitable[dict[str, Standing]]],
-    ) -> list[Standing]:
-        found = {
+        work: Callable[[Session, Layout, list[str]], Awaitable[dict[str, RecordState]]],
+    ) -> list[RecordState]:
+        states = {
             layout: await self._guarded(work(self._open_link.session, layout, ids))
             for layout, ids in _by_layout(keys).items()
         }
-        return [found[layout_of(fragment)][id_] for fragment, id_ in keys]
+        return [states[layout_of(fragment)][id_] for fragment, id_ in keys]
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation on an object."""
         return await self._guarded(self._open_link.reader.recall(fragment, id_, operation))
 
@@ -243,12 +228,12 @@ class MongoStore:
     ) -> Pushdown:
         """Say what the server would do of a search.
 
-        Before the store is open, it is taken for a server with the stand-in's defects.
+        Before the store is open, the stand-in's defects are assumed.
         """
         is_stand_in = self._link is None or self._link.session.is_stand_in
         return pushdown(fragment, filter_, order, is_stand_in=is_stand_in)
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records."""
         work = found(self._open_link.reader, find, is_stand_in=self._open_link.session.is_stand_in)
         try:
@@ -263,15 +248,15 @@ class MongoStore:
     async def absorb(
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
     ) -> list[bool]:
-        """Make copies what the records say; see `Mirror`."""
+        """Replace copies by newer records; see `Mirror`."""
         link = self._open_link
         work = absorb(link.session, link.reader, fragment, records, force=force)
         return await self._guarded(work)
 
-    async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
-        """Remove the copies of objects that have died; see `Mirror`."""
+    async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
+        """Remove the copies of deleted objects; see `Mirror`."""
         now_us = int(self._clock.now() * 1_000_000)
-        await self._guarded(forget(self._open_link.session, fragment, dead, now_us))
+        await self._guarded(forget(self._open_link.session, fragment, tombstones, now_us))
 
     @property
     def sweep_every_s(self) -> float:
@@ -279,27 +264,27 @@ class MongoStore:
         has_index = self._link is not None and not self._link.session.is_stand_in
         return SWEEP_EVERY_S if has_index else SCAN_EVERY_S
 
-    def written(self, limit: int) -> list[tuple[str, str, str]]:
+    def take_written(self, limit: int) -> list[tuple[str, str, str]]:
         """Take up to `limit` records that this process has written; see `PendingChanges`."""
-        return [] if self._link is None else self._link.writer.unrelayed.take(limit)
+        return [] if self._link is None else self._link.writer.recent_writes.take(limit)
 
-    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[Unsettled]:
+    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
         """Read the changes that wait in some records."""
         link = self._open_link
-        return await self._guarded(pending(link.session, link.writer.unrelayed, fragment, ids))
+        return await self._guarded(pending(link.session, link.writer.recent_writes, fragment, ids))
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         """Find up to `limit` records in which changes wait, in the order of their ids."""
         work = sweep(self._open_link.session, fragment, after, limit)
         return await guarded(self.config.name, SWEEP_WITHIN_S, work)
 
-    async def settle(self, done: Sequence[Unsettled]) -> None:
-        """Remove changes that the feed has, unless somebody else has done so."""
-        await self._guarded(settle(self._open_link.session, done))
+    async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
+        """Remove relayed changes, unless another relay has done so."""
+        await self._guarded(acknowledge(self._open_link.session, done))
 
     async def reap(self, limit: int) -> int:
-        """Remove up to `limit` tombstones and memories past `REMEMBER_S`."""
-        before = int((self._clock.now() - REMEMBER_S) * 1_000_000)
+        """Remove up to `limit` tombstones and remembered operations past `RETENTION_S`."""
+        before = int((self._clock.now() - RETENTION_S) * 1_000_000)
         work = self._open_link.reaper.reap(before, limit)
         return await guarded(self.config.name, REAP_WITHIN_S, work)
 

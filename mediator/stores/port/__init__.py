@@ -1,4 +1,4 @@
-"""The port every store implements, and the calls that go through it.
+"""The port that every store implements: protocols, calls and results.
 
 A *record* is what one system holds of one object: the fields placed there, a version for each
 cache group, and the creation version of the object (the version of its creation). All groups of an
@@ -19,20 +19,25 @@ from mediator.stores.port.errors import (
     StoreTooCostly,
     StoreUnavailable,
 )
-from mediator.stores.port.locks import Lockable, RecordKey, Standing, is_lockable
 from mediator.stores.port.mirror import Mirror
-from mediator.stores.port.outbox import ChangeLog, FragmentOf, Logged, PendingChanges, Unsettled
+from mediator.stores.port.outbox import (
+    ChangeLog,
+    FragmentOf,
+    LogEntry,
+    PendingChanges,
+    UnrelayedChanges,
+)
 from mediator.stores.port.records import Fragment, Read, Record
-from mediator.stores.port.searches import (
+from mediator.stores.port.search import (
     Access,
     Aggregating,
-    Documents,
-    Find,
-    Found,
+    DocumentPage,
     Joining,
     Ordered,
     Pushdown,
     Queryable,
+    SearchPage,
+    SearchRequest,
     SemiJoin,
     SemiJoining,
     ShownJoin,
@@ -41,28 +46,27 @@ from mediator.stores.port.searches import (
     is_semi_joining,
 )
 from mediator.stores.port.store import (
-    REMEMBER_S,
+    RETENTION_S,
     Reapable,
-    Recalled,
+    RememberedOperation,
     ServerFacts,
     Store,
     SystemConfig,
 )
-from mediator.stores.port.writes import Status, Write, WriteKind, WriteResult
+from mediator.stores.port.transactions import Lockable, RecordKey, RecordState, is_lockable
+from mediator.stores.port.write import Status, Write, WriteKind, WriteResult
 
 __all__ = [
-    "REMEMBER_S",
+    "RETENTION_S",
     "Access",
     "Aggregating",
     "ChangeLog",
-    "Documents",
-    "Find",
-    "Found",
+    "DocumentPage",
     "Fragment",
     "FragmentOf",
     "Joining",
     "Lockable",
-    "Logged",
+    "LogEntry",
     "Mirror",
     "Ordered",
     "PendingChanges",
@@ -70,14 +74,16 @@ __all__ = [
     "Queryable",
     "Read",
     "Reapable",
-    "Recalled",
     "Record",
     "RecordKey",
+    "RecordState",
+    "RememberedOperation",
+    "SearchPage",
+    "SearchRequest",
     "SemiJoin",
     "SemiJoining",
     "ServerFacts",
     "ShownJoin",
-    "Standing",
     "Status",
     "Store",
     "StoreBusy",
@@ -87,7 +93,7 @@ __all__ = [
     "StoreTooCostly",
     "StoreUnavailable",
     "SystemConfig",
-    "Unsettled",
+    "UnrelayedChanges",
     "Write",
     "WriteKind",
     "WriteResult",

@@ -1,80 +1,112 @@
-"""Statements: built with SQLAlchemy Core, compiled once, run as text by asyncpg.
+"""The statements of one namespace, built when first needed and cached within bounds.
 
-SQLAlchemy's own execution costs several hundred microseconds a call; its construction and quoting
-are what is wanted here. asyncpg keeps the prepared form of each text on each connection.
+A fragment is known by its identity, so a new routing model starts with new statements and the old
+ones are evicted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from functools import lru_cache, partial
+from typing import Final
 
-import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
-from sqlalchemy.engine import Dialect
-from sqlalchemy.sql.elements import ClauseElement
+from mediator.stores.port import Fragment, StoreRefused
+from mediator.stores.postgres.fencing import fence_statement
+from mediator.stores.postgres.layout import RecordTable, fragment_table, namespace_tables
+from mediator.stores.postgres.read.statements import (
+    RecordReader,
+    count_statement,
+    ordered_statement,
+    read_statement,
+    reader,
+    recall_statement,
+    scan_statement,
+)
+from mediator.stores.postgres.search.aggregates import Grouping, aggregate_statement
+from mediator.stores.postgres.search.statement import SearchShape, search_statement
+from mediator.stores.postgres.sql import Statement
+from mediator.stores.postgres.transactions import IntentStatements
+from mediator.stores.postgres.write.prepared import PreparedWrite
+from mediator.stores.postgres.write.shape import WriteShape, check
+from mediator.stores.postgres.write.statement import lock_statement, write_statement
 
-__all__ = ["DIALECT", "Statement", "constant", "json_object", "number", "parameter", "quoted"]
+__all__ = ["SEARCHES", "STATEMENTS", "Statements"]
 
-T = TypeVar("T")
+STATEMENTS: Final = 1024
+"""Statements kept, of each kind; connections keep as many prepared."""
 
-# SQLAlchemy leaves the types of these out.
-_new_dialect: Any = PGDialect_asyncpg
-_text: Any = sa.Text()
-
-DIALECT: Final[Dialect] = _new_dialect()
-# SQLAlchemy shortens labels within six characters of the limit; `names` keeps ours below it.
-DIALECT.max_identifier_length = 63 + 6
-_QUOTE: Final = _text.literal_processor(DIALECT)
-_PAIRS: Final = 40
-"""Pairs in one jsonb_build_object: PostgreSQL takes 100 arguments, a class may have 500 fields."""
-
-
-class Statement:
-    """A compiled statement and the order of its parameters."""
-
-    __slots__ = ("_fixed", "_order", "text")
-
-    def __init__(self, element: ClauseElement) -> None:
-        compiled: Any = element.compile(dialect=DIALECT)
-        self.text = str(compiled)
-        self._order: tuple[str, ...] = tuple(compiled.positiontup or ())
-        self._fixed = {n: b.value for n, b in compiled.binds.items() if not b.required}
-
-    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
-        """Put the parameters in the order in which the text numbers them."""
-        if self._fixed:
-            values = {**self._fixed, **values}
-        return [values[name] for name in self._order]
+SEARCHES: Final = 256
+"""Statements of searches kept: users decide on their shapes, so their number is unbounded."""
 
 
-def parameter(name: str, type_: Any) -> sa.BindParameter[Any]:
-    """Stand for a value that comes with each execution."""
-    return sa.bindparam(name, type_=type_, required=True)
+class Statements:
+    """The statements for one namespace."""
 
+    def __init__(self, namespace: str) -> None:
+        self.namespace_tables = namespace_tables(namespace)
+        self.records = lru_cache(maxsize=256)(partial(fragment_table, namespace=namespace))
+        self.reader = lru_cache(maxsize=STATEMENTS)(self._reader)
+        self.write = lru_cache(maxsize=STATEMENTS)(self._write)
+        self.read = lru_cache(maxsize=STATEMENTS)(self._read)
+        self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
+        self.ordered = lru_cache(maxsize=STATEMENTS)(self._ordered)
+        self.count = lru_cache(maxsize=256)(self._count)
+        self.lock = lru_cache(maxsize=256)(self._lock)
+        self.fence = lru_cache(maxsize=256)(self._fence)
+        self.intents = lru_cache(maxsize=256)(self._intents)
+        self.search = lru_cache(maxsize=SEARCHES)(self._search)
+        self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
+        self.recall = lru_cache(maxsize=256)(self._recall)
 
-def constant(text: str) -> sa.ColumnElement[Any]:
-    """Write a name known when the statement is built as a literal, as indexes need it to match."""
-    return sa.literal_column(_QUOTE(text), sa.Text())
+    def _known(self, fragment: Fragment, names: tuple[str, ...]) -> RecordTable:
+        if not fragment.fields.keys() >= set(names):
+            raise StoreRefused(f"{fragment.system}: a read names a field that is not there")
+        return self.records(fragment)
 
+    def _reader(self, fragment: Fragment, names: tuple[str, ...]) -> RecordReader:
+        return reader(self._known(fragment, names), names)
 
-def number(value: int) -> sa.ColumnElement[Any]:
-    """Write a small number as a literal."""
-    return sa.literal_column(str(int(value)), sa.Integer())
+    def _write(self, shape: WriteShape) -> PreparedWrite:
+        check(shape)
+        records = self.records(shape.fragment)
+        return PreparedWrite(shape, records, write_statement(shape, records, self.namespace_tables))
 
+    def _read(self, fragment: Fragment, names: tuple[str, ...], many: bool) -> Statement:
+        return read_statement(self._known(fragment, names), names, many=many)
 
-def quoted(*names: str) -> str:
-    """Write a name, or one qualified by those before it, for statements that are plain text."""
-    return ".".join(map(DIALECT.identifier_preparer.quote_identifier, names))
+    def _scan(self, fragment: Fragment, names: tuple[str, ...], after: bool) -> Statement:
+        return scan_statement(self._known(fragment, names), names, after=after)
 
+    def _ordered(
+        self,
+        fragment: Fragment,
+        field_name: str,
+        names: tuple[str, ...],
+        descending: bool,
+        after: int | None,
+    ) -> Statement:
+        records = self._known(fragment, (field_name, *names))
+        if not fragment.fields[field_name].index:
+            raise StoreRefused(f"{fragment.system}: {field_name} is not indexed")
+        return ordered_statement(records, field_name, names, descending=descending, after=after)
 
-def json_object(members: Iterable[tuple[str, sa.ColumnElement[Any]]]) -> sa.ColumnElement[Any]:
-    """Build a jsonb object of any number of members."""
-    flat = [part for name, column in members for part in (constant(name), column)]
-    step = 2 * _PAIRS
-    parts = [flat[i : i + step] for i in range(0, len(flat), step)] or [[]]
-    whole: sa.ColumnElement[Any] = sa.func.jsonb_build_object(*parts[0], type_=JSONB)
-    for part in parts[1:]:
-        whole = whole.op("||", return_type=JSONB())(sa.func.jsonb_build_object(*part, type_=JSONB))
-    return whole
+    def _count(self, fragment: Fragment) -> Statement:
+        return count_statement(self.records(fragment))
+
+    def _lock(self, fragment: Fragment) -> Statement:
+        return lock_statement(self.records(fragment))
+
+    def _fence(self, fragment: Fragment) -> str:
+        return fence_statement(self.records(fragment))
+
+    def _intents(self, fragment: Fragment) -> IntentStatements:
+        return IntentStatements(self.records(fragment), self.lock(fragment))
+
+    def _search(self, search: SearchShape) -> Statement:
+        records = self._known(search.fragment, search.names)
+        return search_statement(records, search, self.records)
+
+    def _aggregate(self, grouping: Grouping) -> Statement:
+        return aggregate_statement(self.records(grouping.fragment), grouping)
+
+    def _recall(self, fragment: Fragment) -> Statement:
+        return recall_statement(self.records(fragment), self.namespace_tables)

@@ -1,4 +1,4 @@
-"""(Δc, p)-atomicity: how likely a purge has arrived in time; `cache_sketch`, section 2."""
+"""(Δc, p)-atomicity: how likely a purge has arrived in time; docs/papers/cache_sketch.md."""
 
 from __future__ import annotations
 

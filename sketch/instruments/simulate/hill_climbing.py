@@ -1,4 +1,4 @@
-"""Hill climbing over slope and longest life; `cache_sketch`, section 2, "YMCA"."""
+"""Hill climbing over slope and longest life; docs/papers/cache_sketch.md."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl.static import Static
 
 __all__ = ["Oracle"]
@@ -29,7 +29,7 @@ class Oracle(Static):
         super().__init__()
         self._writes_s = writes_s
 
-    def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
+    def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
         """Return the time until the next write to any of the keys."""
         return min((self._until(key, now_s) for key in keys), default=0.0)
 

@@ -7,13 +7,13 @@ from typing import Final
 from sketch.filter.bloom import BloomFilter
 from sketch.instruments.simulate.tally import Tally
 from sketch.instruments.simulate.world import World
-from sketch.memory.partition import MemoryPart
-from sketch.protocol.port import Part, SketchLimits
+from sketch.memory.partition import MemoryPartition
+from sketch.protocol.port import Partition, SketchLimits
 from sketch.ttl.port import TtlEstimator
 
-__all__ = ["PART", "FilterCopy", "Origin"]
+__all__ = ["PARTITION", "FilterCopy", "Origin"]
 
-PART: Final = Part("simulated", "records")
+PARTITION: Final = Partition("simulated", "records")
 _ALL: Final = 2**30
 
 
@@ -51,7 +51,7 @@ class Origin:
         limits = SketchLimits(
             longest_ttl_s=world.longest_s, margin_s=world.margin_s, keys=len(keys)
         )
-        self._part = MemoryPart(limits, world.shape, 0, fresh=True)
+        self._partition = MemoryPartition(limits, world.shape, 0, fresh=True)
         self._longest_s, self._shape = world.longest_s, world.shape
         self._margin_s = world.margin_s
         self._keys = keys
@@ -68,9 +68,9 @@ class Origin:
         """Answer a read: the version, and when copies of it end."""
         names = self._keys[key]
         now = int(now_s * 1e6)
-        life_s = min(self._estimator.ttl_s(PART, names, now_s), self._longest_s)
-        ttl = self._part.report_read(now, names, int(life_s * 1e6))
-        self._estimator.missed(PART, names, now_s, ttl / 1e6)
+        life_s = min(self._estimator.ttl_s(PARTITION, names, now_s), self._longest_s)
+        ttl = self._partition.report_read(now, names, int(life_s * 1e6))
+        self._estimator.missed(PARTITION, names, now_s, ttl / 1e6)
         end_s = (now + ttl) / 1e6
         if ttl:
             self._alive_s[key] = max(self._alive_s[key], end_s + self._margin_s)
@@ -81,7 +81,7 @@ class Origin:
         self._written += 1
         token = str(self._written)
         now = int(now_s * 1e6)
-        held = bool(self._part.begin(now, self._keys[key], token))
+        held = bool(self._partition.begin(now, self._keys[key], token))
         if held:
             self._tally.invalidations += 1
             self._held_s[key] = self._alive_s[key]
@@ -92,8 +92,8 @@ class Origin:
         version = self.versions[key] = self.versions[key] + 1
         names = self._keys[key]
         created = names if version == 1 and key >= self._records else ()
-        self._part.end(int(now_s * 1e6), token, {names[0]: version})
-        self._estimator.wrote(PART, names, now_s, created)
+        self._partition.end(int(now_s * 1e6), token, {names[0]: version})
+        self._estimator.wrote(PARTITION, names, now_s, created)
         return version
 
     def held(self, key: int, at_s: float) -> bool:
@@ -102,8 +102,8 @@ class Origin:
 
     def filter(self, now_s: float) -> FilterCopy:
         """Return the plain filter as it stands."""
-        self._part.expire(int(now_s * 1e6), _ALL)
-        held = self._part.filter
+        self._partition.expire(int(now_s * 1e6), _ALL)
+        held = self._partition.filter
         generation, plain = self._plain
         if held.generation != generation:
             plain = BloomFilter.from_bits(self._shape, held.bits)
@@ -116,4 +116,4 @@ class Origin:
         _, plain = self._plain
         rate = plain.false_positive_rate
         self._tally.measured(rate, plain.estimated_count)
-        self._estimator.filled(PART, rate)
+        self._estimator.filled(PARTITION, rate)

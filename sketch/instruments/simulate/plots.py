@@ -41,14 +41,14 @@ def cost_plot(comparison: Comparison) -> str:
         max(1, entry.run.tally.reads + entry.run.tally.writes) for entry in comparison.entries
     ]
     tallies = [entry.run.tally for entry in comparison.entries]
-    parts = {
+    partitions = {
         "misses and revalidations": [weights.miss * t.origin_reads for t in tallies],
         "stale reads": [weights.stale * t.stale for t in tallies],
         "invalidations": [weights.invalidation * t.invalidations for t in tallies],
     }
     shares = {
         name: [value / count for value, count in zip(values, accesses, strict=True)]
-        for name, values in parts.items()
+        for name, values in partitions.items()
     }
     rates = [weights.false_positives * tally.filter_rate for tally in tallies]
     return _stacked(comparison, {**shares, "false positives": rates}, "cost of an access")
@@ -57,13 +57,13 @@ def cost_plot(comparison: Comparison) -> str:
 def reads_plot(comparison: Comparison) -> str:
     """Return who answered reads, for each estimator."""
     tallies = [entry.run.tally for entry in comparison.entries]
-    parts = {
+    partitions = {
         "client's own cache": [t.client_hits / max(1, t.reads) for t in tallies],
         "shared cache": [t.shared_hits / max(1, t.reads) for t in tallies],
         "origin: revalidation": [t.revalidations / max(1, t.reads) for t in tallies],
         "origin: miss": [t.misses / max(1, t.reads) for t in tallies],
     }
-    return _stacked(comparison, parts, "share of the reads")
+    return _stacked(comparison, partitions, "share of the reads")
 
 
 def sweep_plot(comparison: Comparison) -> str:
@@ -109,12 +109,12 @@ def latency_plot(comparison: Comparison) -> str:
     return _drawn(draw)
 
 
-def _stacked(comparison: Comparison, parts: dict[str, list[float]], label: str) -> str:
+def _stacked(comparison: Comparison, partitions: dict[str, list[float]], label: str) -> str:
     names = [entry.name for entry in comparison.entries]
 
     def draw(axes: Any) -> None:
         left = np.zeros(len(names))
-        for (name, values), colour in zip(parts.items(), _COLOURS, strict=False):
+        for (name, values), colour in zip(partitions.items(), _COLOURS, strict=False):
             axes.barh(names, values, left=left, color=colour, label=name, height=0.6)
             left = left + np.asarray(values)
         axes.invert_yaxis()

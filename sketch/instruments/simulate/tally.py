@@ -85,7 +85,7 @@ class Tally:
         return 1 - self.origin_reads / self.reads if self.reads else 0.0
 
     def cost(self, weights: Weights) -> float:
-        """Return the cost of an access, by the sheet's cost function."""
+        """Return the cost of an access, by the paper's cost function."""
         return weights.cost(
             self.invalidations,
             self.stale,

@@ -31,7 +31,7 @@ CACHES: Final[dict[str, Layer]] = {
     "proxy": Layer("proxy", Constant(0.001)),
     "cdn": Layer("cdn", Constant(0.002), purged=True),
 }
-"""Shared caches, in the order in which they lie; the time to the CDN is the sheet's."""
+"""Shared caches, in the order in which they lie; the time to the CDN is the paper's."""
 
 
 def layers_of(names: str) -> tuple[bool, tuple[Layer, ...]]:

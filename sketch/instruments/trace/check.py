@@ -1,4 +1,4 @@
-"""Judges a trace by COHERENCE.md: VIS, which Portolan promises for records, and ACK."""
+"""Judges a trace by docs/protocol.md: VIS, which Portolan promises for records, and ACK."""
 
 from __future__ import annotations
 

@@ -113,14 +113,14 @@ def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
         *("known", "truth"),
     )
     name = f.concat_ws("/", "source", "record")
-    fresh = placed.groupBy("root").agg(
+    new_path = placed.groupBy("root").agg(
         f.min(f.struct("source", "record", name.alias("name"))).alias("least")
     )
     cluster = f.col("least")["name"]
     if spec.known:
-        fresh = fresh.join(_kept_names(placed), "root", "left")
+        new_path = new_path.join(_kept_names(placed), "root", "left")
         cluster = f.coalesce("kept", cluster)
-    return placed.join(fresh.select("root", cluster.alias("cluster")), "root").drop("root")
+    return placed.join(new_path.select("root", cluster.alias("cluster")), "root").drop("root")
 
 
 def _kept_names(placed: DataFrame) -> DataFrame:

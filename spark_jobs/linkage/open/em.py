@@ -124,9 +124,9 @@ def session(
     for _ in range(_ROUNDS):
         match = blocked.counts * _posterior(blocked.levels, m, u, share, free)
         before, share = share, min(max(float(match.sum()) / total, 1e-9), 1 - 1e-9)
-        fresh = _shares(blocked.levels, match, sizes)
-        moved = max(float(np.abs(fresh[k] - m[k]).max()) for k in free)
-        m = list(fresh)
+        new_path = _shares(blocked.levels, match, sizes)
+        moved = max(float(np.abs(new_path[k] - m[k]).max()) for k in free)
+        m = list(new_path)
         if max(moved, abs(share - before)) < _SETTLED:
             break
     return Session(tuple(m[k] if k in free else None for k in range(len(m))), share * total)

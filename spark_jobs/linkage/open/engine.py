@@ -13,10 +13,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from spark_jobs.linkage.open.blocks import loads
-from spark_jobs.linkage.open.letters import FREE, foreign_letters
+from spark_jobs.linkage.open.non_ascii import FREE, non_ascii_characters
 from spark_jobs.linkage.open.plan import kept_document, kept_plan, one_document
 from spark_jobs.linkage.open.spec import Engine, OpenSpec
-from spark_jobs.runner.port import Desk, InputUnfit
+from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["IN_PROCESS_PAIRS", "Choice", "choose", "engine", "kept_engine"]
 
@@ -61,15 +61,15 @@ def choose(spec: OpenSpec, records: DataFrame, pairs: int) -> Choice:
     return Choice(Engine.SPLINK, "It was asked for.")
 
 
-def engine(spec: OpenSpec, desk: Desk) -> DataFrame:
+def engine(spec: OpenSpec, context: StageContext) -> DataFrame:
     """Choose for a run that says *auto*, by the same pairs as its forecast; keep the choice."""
-    complete, records = kept_plan(spec, desk), desk.output("values")
+    complete, records = kept_plan(spec, context), context.output("values")
     choice = choose(complete, records, sum(load.pairs for load in loads(records, complete)))
-    desk.report("engine", choice.to_json())
-    return one_document(desk, choice.to_json())
+    context.report("engine", choice.to_json())
+    return one_document(context, choice.to_json())
 
 
-def kept_engine(spec: OpenSpec, desk: Desk) -> Engine:
+def kept_engine(spec: OpenSpec, context: StageContext) -> Engine:
     """The engine that a run is done by.
 
     Raises:
@@ -77,7 +77,7 @@ def kept_engine(spec: OpenSpec, desk: Desk) -> Engine:
     """
     chosen = spec.engine
     if chosen is Engine.AUTO:
-        chosen = Engine(kept_document(desk, "engine")["engine"])
+        chosen = Engine(kept_document(context, "engine")["engine"])
     if chosen is Engine.SPLINK and not _installed():
         raise InputUnfit(f"/engine: {_MISSING}")
     return chosen
@@ -88,7 +88,7 @@ def _obstacle(spec: OpenSpec, records: DataFrame, pairs: int) -> str | None:
         return _MISSING
     if pairs > IN_PROCESS_PAIRS:
         return f"There are {pairs:,} pairs; one process is given {IN_PROCESS_PAIRS:,} at most."
-    if len(foreign_letters(records, spec)) > len(FREE):
+    if len(non_ascii_characters(records, spec)) > len(FREE):
         return (
             "What is compared by its spelling has more different letters beyond a to z than the "
             f"{len(FREE)} that Splink on DuckDB can tell apart."

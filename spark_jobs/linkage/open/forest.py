@@ -16,7 +16,7 @@ import pyarrow as pa
 from numba import njit
 from pyspark.sql import DataFrame
 
-from spark_jobs.linkage.open.sets import root, roots
+from spark_jobs.linkage.open.disjoint_sets import root, roots
 from spark_jobs.linkage.open.strings import Rows
 
 __all__ = ["components", "connected", "spanning"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from spark_jobs.linkage.open.parse import read_spec
-from spark_jobs.linkage.open.spec import Engine, OpenSpec, Result
-from spark_jobs.runner.port import ColumnType, Desk, Forecast, Input, Stage
+from spark_jobs.linkage.open.spec import KNOWN, Engine, OpenSpec, Result
+from spark_jobs.runner.port import ColumnType, Forecast, Input, Stage, StageContext
 
 if TYPE_CHECKING:  # reading a specification needs no Spark
     from pyspark.sql import DataFrame
@@ -43,25 +42,24 @@ class OpenLinkage:
 
     name = "linkage.open"
     summary = "Finds records that denote the same, in one table or in several, with reasons."
+    specification = OpenSpec
     example: ClassVar = {"inputs": {"people": {"class": "people"}}, "zero_config": True}
-
-    def parse(self, document: Mapping[str, Any]) -> OpenSpec:
-        """Read a specification (docs/linkage-open.md)."""
-        return read_spec(document)
 
     def inputs(self, spec: OpenSpec) -> tuple[Input, ...]:
         """Return the tables, and the clusters known before."""
-        return spec.inputs if spec.known is None else (*spec.inputs, spec.known)
+        if spec.known is None:
+            return spec.inputs
+        return (*spec.inputs, Input(KNOWN, spec.known, ("cluster", "source", "record")))
 
     def columns(self, spec: OpenSpec) -> Mapping[str, ColumnType]:
         """Return the columns of clusters or of pairs."""
         return _COLUMNS[spec.result]
 
-    def forecast(self, spec: OpenSpec, desk: Desk) -> Forecast:
+    def forecast(self, spec: OpenSpec, context: StageContext) -> Forecast:
         """Count the pairs of every rule, and name the heaviest blocks."""
-        from spark_jobs.linkage.open.foretell import foretell  # noqa: PLC0415 - needs Spark
+        from spark_jobs.linkage.open.forecast import forecast  # noqa: PLC0415 - needs Spark
 
-        return foretell(spec, desk)
+        return forecast(spec, context)
 
     def stages(self, spec: OpenSpec) -> tuple[Stage, ...]:
         """Plan, prepare, choose an engine, block, compare, fit, cluster, evaluate."""
@@ -74,10 +72,10 @@ def _order(spec: OpenSpec) -> tuple[str, ...]:
     return ("plan", "values", *chosen, "records", "compare", "model", "roots", *last)
 
 
-def _step(name: str, spec: OpenSpec) -> Callable[[Desk], DataFrame | None]:
-    def step(desk: Desk) -> DataFrame | None:
+def _step(name: str, spec: OpenSpec) -> Callable[[StageContext], DataFrame | None]:
+    def step(context: StageContext) -> DataFrame | None:
         from spark_jobs.linkage.open.stages import STAGES  # noqa: PLC0415 - needs Spark
 
-        return STAGES[name](spec, desk)
+        return STAGES[name](spec, context)
 
     return step

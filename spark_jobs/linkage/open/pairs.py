@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.agreement import Columns, pattern_codes, rarity, vectors
-from spark_jobs.linkage.open.blocked import Blocked, Candidates, candidates
+from spark_jobs.linkage.open.candidates import Blocked, Candidates, candidates
 from spark_jobs.linkage.open.spec import Comparison, OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows
 

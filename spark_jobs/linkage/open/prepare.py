@@ -19,8 +19,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_jobs.linkage.open.spec import Comparison, KeyPart, Measure, OpenSpec, Rule, Take
-from spark_jobs.runner.port import Desk, InputUnfit
+from spark_jobs.linkage.open.spec import KNOWN, Comparison, KeyPart, Measure, OpenSpec, Rule, Take
+from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["LONGEST", "one_form", "quoted", "values", "with_frequencies"]
 
@@ -30,14 +30,14 @@ _FREQUENT: Final = 50_000
 """Values whose frequency is told apart; all others are as rare as the rarest of these."""
 
 
-def values(spec: OpenSpec, desk: Desk) -> DataFrame:
+def values(spec: OpenSpec, context: StageContext) -> DataFrame:
     """Prepare the records of all inputs, all but the frequencies.
 
     Raises:
         InputUnfit: A column is missing.
     """
     columns = spec.columns
-    raw = reduce(DataFrame.unionByName, _selected(spec, columns, desk))
+    raw = reduce(DataFrame.unionByName, _selected(spec, columns, context))
     keyed = _in_one_form(raw, len(columns)).select(
         f.xxhash64("source", "id").alias("row"),
         *("source", "id", "truth"),
@@ -45,7 +45,7 @@ def values(spec: OpenSpec, desk: Desk) -> DataFrame:
         f.array(*(_key(rule, columns) for rule in spec.blocking)).alias("keys"),
         *(one for k, it in enumerate(spec.comparisons) for one in _compared(it, k, columns)),
     )
-    return _with_known(keyed, spec, desk)
+    return _with_known(keyed, spec, context)
 
 
 def with_frequencies(records: DataFrame, comparisons: Sequence[Comparison]) -> DataFrame:
@@ -69,9 +69,9 @@ def quoted(name: str) -> Column:
     return f.col("`" + name.replace("`", "``") + "`")
 
 
-def _selected(spec: OpenSpec, columns: Sequence[str], desk: Desk) -> Iterator[DataFrame]:
+def _selected(spec: OpenSpec, columns: Sequence[str], context: StageContext) -> Iterator[DataFrame]:
     for number, wanted in enumerate(spec.inputs):
-        frame = desk.input(wanted.name)
+        frame = context.input(wanted.name)
         needed = [*columns, *([spec.truth] if spec.truth else [])]
         missing = [name for name in needed if name not in frame.columns]
         if missing:
@@ -156,12 +156,12 @@ def _days(value: Column) -> Column:
     return f.datediff(iso.try_cast("date"), f.lit("1970-01-01").cast("date")).cast("double")
 
 
-def _with_known(keyed: DataFrame, spec: OpenSpec, desk: Desk) -> DataFrame:
+def _with_known(keyed: DataFrame, spec: OpenSpec, context: StageContext) -> DataFrame:
     if spec.known is None:
         return keyed.withColumn("known", f.lit(None).cast("string"))
     names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
     number = (f.array_position(names, f.col("source").cast("string")) - 1).cast("int")
-    known = desk.input(spec.known.name).select(
+    known = context.input(KNOWN).select(
         f.xxhash64(number, f.col("record").cast("string")).alias("row"),
         f.col("cluster").cast("string").alias("known"),
     )

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.prepare import one_form, quoted
 from spark_jobs.linkage.open.spec import OpenSpec
-from spark_jobs.runner.port import Desk, InputUnfit
+from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["Form", "Profile", "Sample", "agreement_by_chance", "draw_sample", "numbered", "profile"]
 
@@ -94,13 +94,13 @@ class Profile:
         }
 
 
-def draw_sample(spec: OpenSpec, desk: Desk) -> Sample:
+def draw_sample(spec: OpenSpec, context: StageContext) -> Sample:
     """Draw records; of the columns that all inputs have.
 
     Raises:
         InputUnfit: They have none in common, or no records.
     """
-    frames = [desk.input(wanted.name) for wanted in spec.inputs]
+    frames = [context.input(wanted.name) for wanted in spec.inputs]
     shared = set.intersection(*({*frame.columns} for frame in frames)) - {"id", spec.truth}
     names = sorted(shared)[:_MOST_COLUMNS]
     if not names:

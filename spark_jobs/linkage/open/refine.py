@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from spark_jobs.linkage.open.sets import root, roots
+from spark_jobs.linkage.open.disjoint_sets import root, roots
 from spark_jobs.linkage.open.spec import Clustering
 from spark_jobs.linkage.open.strings import Floats, Rows
 

@@ -19,34 +19,34 @@ from spark_jobs.linkage.open.plan import kept_document, kept_plan, one_document,
 from spark_jobs.linkage.open.prepare import values, with_frequencies
 from spark_jobs.linkage.open.spec import Engine, OpenSpec
 from spark_jobs.linkage.open.training import trained
-from spark_jobs.runner.port import Desk, InputUnfit
+from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["STAGES", "kept_model"]
 
 
-def _values(spec: OpenSpec, desk: Desk) -> DataFrame:
-    return values(kept_plan(spec, desk), desk)
+def _values(spec: OpenSpec, context: StageContext) -> DataFrame:
+    return values(kept_plan(spec, context), context)
 
 
-def _records(spec: OpenSpec, desk: Desk) -> DataFrame:
-    complete = kept_plan(spec, desk)
-    splits = split_heavy(desk.output("values"), complete)
-    desk.report("splits", {"heavy": list(splits.told)})
+def _records(spec: OpenSpec, context: StageContext) -> DataFrame:
+    complete = kept_plan(spec, context)
+    splits = split_heavy(context.output("values"), complete)
+    context.report("splits", {"heavy": list(splits.told)})
     return with_frequencies(splits.records, complete.comparisons)
 
 
-def _compare(spec: OpenSpec, desk: Desk) -> DataFrame:
-    complete = kept_plan(spec, desk)
-    records = desk.output("records")
+def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
+    complete = kept_plan(spec, context)
+    records = context.output("records")
     found = loads(records, complete)
     pairs = sum(load.pairs for load in found)
     if pairs > spec.limits.pairs:
         raise InputUnfit(f"The rules make {pairs:,} pairs; limits.pairs is {spec.limits.pairs:,}.")
-    desk.report("blocking", {"rules": [_told(complete, load) for load in found]})
-    if kept_engine(spec, desk) is Engine.SPLINK:
+    context.report("blocking", {"rules": [_told(complete, load) for load in found]})
+    if kept_engine(spec, context) is Engine.SPLINK:
         from spark_jobs.linkage.open.in_process import comparing  # noqa: PLC0415 - extra linkage
 
-        return comparing.compared(complete, desk)
+        return comparing.compared(complete, context)
     return compared(records, complete, pairs, records.count() * len(complete.blocking))
 
 
@@ -55,60 +55,62 @@ def _told(spec: OpenSpec, load: RuleLoad) -> Mapping[str, Any]:
     return {"rule": rule, "blocks": load.blocks, "pairs": load.pairs, "heaviest": load.heaviest}
 
 
-def _model(spec: OpenSpec, desk: Desk) -> DataFrame:
-    desk.count("pairs compared", desk.output("compare").count())
-    model = _fitted(spec, desk)
-    desk.report("model", model.to_json())
-    return one_document(desk, model.to_json())
+def _model(spec: OpenSpec, context: StageContext) -> DataFrame:
+    context.count("pairs compared", context.output("compare").count())
+    model = _fitted(spec, context)
+    context.report("model", model.to_json())
+    return one_document(context, model.to_json())
 
 
-def _fitted(spec: OpenSpec, desk: Desk) -> Model:
+def _fitted(spec: OpenSpec, context: StageContext) -> Model:
     """The model that the specification brings, or the estimate of its engine."""
-    complete = kept_plan(spec, desk)
+    complete = kept_plan(spec, context)
     if complete.model is not None:
         return Model.of_json(complete.model, complete.comparisons)
-    if kept_engine(spec, desk) is Engine.SPLINK:
+    if kept_engine(spec, context) is Engine.SPLINK:
         from spark_jobs.linkage.open.in_process import training  # noqa: PLC0415 - extra linkage
 
-        return training.trained(complete, desk)
-    return trained(desk.output("records"), desk.output("compare"), complete)
+        return training.trained(complete, context)
+    return trained(context.output("records"), context.output("compare"), complete)
 
 
-def kept_model(spec: OpenSpec, desk: Desk) -> Model:
+def kept_model(spec: OpenSpec, context: StageContext) -> Model:
     """The model that the run fitted."""
-    return Model.of_json(kept_document(desk, "model"), kept_plan(spec, desk).comparisons)
+    return Model.of_json(kept_document(context, "model"), kept_plan(spec, context).comparisons)
 
 
-def _scored(spec: OpenSpec, desk: Desk) -> DataFrame:
+def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
     """All compared pairs with their ``bits``."""
-    model, pairs = kept_model(spec, desk), desk.output("compare")
+    model, pairs = kept_model(spec, context), context.output("compare")
     patterns = pairs.select("pattern").distinct().orderBy("pattern").toArrow().column("pattern")
     known = patterns.to_numpy()
     table = pa.table({"pattern": known, "base": model.pattern_bits(known)})
-    weights = f.broadcast(desk.spark.createDataFrame(table))
+    weights = f.broadcast(context.spark.createDataFrame(table))
     bits = (f.col("base") + f.col("rarity")).alias("bits")
     return pairs.join(weights, "pattern").select(*pairs.columns, bits)
 
 
-def _roots(spec: OpenSpec, desk: Desk) -> DataFrame:
-    complete = kept_plan(spec, desk)
-    scored, least = _scored(spec, desk), bits_of(spec.threshold)
+def _roots(spec: OpenSpec, context: StageContext) -> DataFrame:
+    complete = kept_plan(spec, context)
+    scored, least = _scored(spec, context), bits_of(spec.threshold)
     links = scored.where(f.col("bits") >= least).count()
-    desk.count("links", links)
-    return assigned(scored, desk.output("records"), complete, least, links)
+    context.count("links", links)
+    return assigned(scored, context.output("records"), complete, least, links)
 
 
-def _pairs(spec: OpenSpec, desk: Desk) -> DataFrame:
+def _pairs(spec: OpenSpec, context: StageContext) -> DataFrame:
     """All links, with the reasons, and whether both ends came into one cluster."""
-    links = _scored(spec, desk).where(f.col("bits") >= bits_of(spec.threshold))
-    ends = _ends(spec, desk)
+    links = _scored(spec, context).where(f.col("bits") >= bits_of(spec.threshold))
+    ends = _ends(spec, context)
     left, right = (
         ends.select(
             *(f.col(name).alias(f"{side}_{name}") for name in ends.columns)
         ).withColumnRenamed(f"{side}_row", side[0])
         for side in ("left", "right")
     )
-    joined = links.join(left, "l").join(right, "r").join(_explained(spec, desk, links), "pattern")
+    joined = (
+        links.join(left, "l").join(right, "r").join(_explained(spec, context, links), "pattern")
+    )
     return joined.select(
         f.concat_ws("/", "left_source", "left_record", "right_source", "right_record").alias("id"),
         *("left_source", "left_record", "right_source", "right_record"),
@@ -121,11 +123,11 @@ def _pairs(spec: OpenSpec, desk: Desk) -> DataFrame:
     )
 
 
-def _ends(spec: OpenSpec, desk: Desk) -> DataFrame:
+def _ends(spec: OpenSpec, context: StageContext) -> DataFrame:
     names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
     return (
-        desk.output("records")
-        .join(desk.output("roots"), "row")
+        context.output("records")
+        .join(context.output("roots"), "row")
         .select(
             "row",
             f.get(names, f.col("source")).alias("source"),
@@ -135,27 +137,29 @@ def _ends(spec: OpenSpec, desk: Desk) -> DataFrame:
     )
 
 
-def _explained(spec: OpenSpec, desk: Desk, links: DataFrame) -> DataFrame:
+def _explained(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataFrame:
     """Sentences for each pattern; there are few of them."""
-    model = kept_model(spec, desk)
+    model = kept_model(spec, context)
     found = links.select("pattern").distinct().toArrow().column("pattern").to_pylist()
     rows = [(pattern, model.words(pattern), model.usual_rarity(pattern)) for pattern in found]
-    return f.broadcast(desk.spark.createDataFrame(rows, "pattern long, why string, usual double"))
+    return f.broadcast(
+        context.spark.createDataFrame(rows, "pattern long, why string, usual double")
+    )
 
 
 def _probability(bits: Column) -> Column:
     return 1 / (1 + f.pow(f.lit(2.0), -f.greatest(f.least(bits, f.lit(500.0)), f.lit(-500.0))))
 
 
-def _clusters(spec: OpenSpec, desk: Desk) -> DataFrame:
+def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
     """Every record with its cluster, and the probability of its best link into it."""
-    records, roots = desk.output("records"), desk.output("roots")
+    records, roots = context.output("records"), context.output("roots")
     clusters = named(records, roots, spec)
     if spec.known is not None:
-        desk.report("merges", merges(clusters))
+        context.report("merges", merges(clusters))
     if spec.truth is not None:
-        _evaluate(spec, desk, clusters)
-    best = _best_links(_scored(spec, desk), roots, bits_of(spec.threshold))
+        _evaluate(spec, context, clusters)
+    best = _best_links(_scored(spec, context), roots, bits_of(spec.threshold))
     return clusters.join(best, "row", "left").select(
         f.concat_ws("/", "source", "record").alias("id"),
         "cluster",
@@ -176,14 +180,14 @@ def _best_links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
     return ends.groupBy("row").agg(f.max("bits").alias("bits"))
 
 
-def _evaluate(spec: OpenSpec, desk: Desk, clusters: DataFrame) -> None:
+def _evaluate(spec: OpenSpec, context: StageContext, clusters: DataFrame) -> None:
     told = dict(evaluation(clusters, within=spec.within))
-    pairs, records = desk.output("compare"), desk.output("records")
+    pairs, records = context.output("compare"), context.output("records")
     told["blocking_recall"] = blocking_recall(pairs, records, within=spec.within)
-    desk.report("evaluation", told)
+    context.report("evaluation", told)
 
 
-STAGES: Final[Mapping[str, Callable[[OpenSpec, Desk], DataFrame]]] = {
+STAGES: Final[Mapping[str, Callable[[OpenSpec, StageContext], DataFrame]]] = {
     "plan": plan,
     "values": _values,
     "engine": engine,

@@ -1,4 +1,4 @@
-"""Cryptographic long-term keys: one keyed Bloom filter for each record (papers: pprl, 2.1).
+"""Cryptographic long-term keys: one keyed Bloom filter for each record (docs/papers/pprl.md, 2.1).
 
 They keep what a comparison needs, and not all that an attacker would like to be kept from him:
 docs/linkage-security.md tells what they protect against.

@@ -1,4 +1,6 @@
-"""Comparing on Spark: records become blocks, pairs of blocks become tasks (papers: pprl, 2.4).
+"""Comparing on Spark: records become blocks, pairs of blocks become tasks.
+
+See docs/papers/pprl.md, 2.4.
 
 Block pairs in which no two records can be alike by length make no task. A task is one block against
 a few others, of about as many pairs as every other task whatever the cardinalities' distribution;
@@ -23,8 +25,8 @@ from pyspark.sql import functions as f
 
 from spark_jobs.gpu import uses_gpu
 from spark_jobs.linkage.private.blocks import Block, Comparison, Tally
-from spark_jobs.linkage.private.found import FOUND_DDL, MATCHES, Named, told
-from spark_jobs.linkage.private.gpu.wave import compared_together
+from spark_jobs.linkage.private.gpu.task_batch import compared_together
+from spark_jobs.linkage.private.matches import MATCHES, RESULT_DDL, Named, told
 from spark_jobs.linkage.private.vectors import Order, cardinalities, unpacked
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.slots import slots_of
@@ -231,7 +233,7 @@ def _wave(blocks: DataFrame, tasks: Sequence[Task], comparison: Comparison, slot
     placed = blocks.sparkSession.createDataFrame(rows, "block string, slot int, task int, role int")
     needed = _needed(blocks, placed)
     sent = needed.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
-    return sent.mapInArrow(lambda batches: _done(batches, comparison), FOUND_DDL).toArrow()
+    return sent.mapInArrow(lambda batches: _done(batches, comparison), RESULT_DDL).toArrow()
 
 
 def _needed(blocks: DataFrame, placed: DataFrame) -> DataFrame:
@@ -249,7 +251,7 @@ def _wave_together(
     placed = blocks.sparkSession.createDataFrame([(name,) for name in names], "block string")
     sent = _needed(blocks, placed).coalesce(1)
     return sent.mapInArrow(
-        lambda batches: compared_together(batches, comparison, pairs, cores), FOUND_DDL
+        lambda batches: compared_together(batches, comparison, pairs, cores), RESULT_DDL
     ).toArrow()
 
 

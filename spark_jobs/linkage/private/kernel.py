@@ -3,7 +3,8 @@
 A tile holds 64 records of nearly equal cardinality, word by word, so that a processor compares one
 record with several at once. After each group of words the overlap of a pair is at most what they
 shared so far plus the smaller rest of both; a tile in which no pair can reach the least overlap is
-left. That is the position filter (papers: pprl, 2.2) with a fixed cut instead of the prefixes'.
+left. That is the position filter (docs/papers/pprl.md, 2.2) with a fixed cut instead of the
+prefixes'.
 
 All numbers are whole. What is found equals brute force: the tests compare every combination.
 """

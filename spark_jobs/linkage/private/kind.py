@@ -14,8 +14,8 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from spark_jobs.linkage.private.spec import PrivateSpec, read_spec
-from spark_jobs.runner.port import Block, ColumnType, Desk, Forecast, Input, Stage
+from spark_jobs.linkage.private.spec import PrivateSpec
+from spark_jobs.runner.port import Block, ColumnType, Forecast, Input, Stage, StageContext
 
 if TYPE_CHECKING:  # specifications are read where there is no Spark
     from pyspark.sql import DataFrame
@@ -41,19 +41,16 @@ class PrivateLinkage:
 
     name = "linkage.private"
     summary = "Finds the encoded records of different owners that are of the same person."
+    specification = PrivateSpec
     example: ClassVar = {
         "left": {"class": "ours"},
         "right": {"class": "theirs"},
         "threshold": 0.8,
     }
 
-    def parse(self, document: Mapping[str, Any]) -> PrivateSpec:
-        """Read a specification; raises `SpecInvalid`."""
-        return read_spec(document)
-
     def inputs(self, spec: PrivateSpec) -> tuple[Input, ...]:
         """Return the owners' records."""
-        return tuple(Input(name, source, (spec.bits,)) for name, source in spec.parties.items())
+        return tuple(Input(name, source, (spec.bits,)) for name, source in spec.owners.items())
 
     def columns(self, spec: PrivateSpec) -> Mapping[str, ColumnType]:
         """Return the columns of links; they are the same for all specifications."""
@@ -61,16 +58,16 @@ class PrivateLinkage:
         ends: tuple[str, ...] = ("left_party", "left", "right_party", "right")
         return {**dict.fromkeys(ends, "string"), "similarity": "number"}
 
-    def forecast(self, spec: PrivateSpec, desk: Desk) -> Forecast:
+    def forecast(self, spec: PrivateSpec, context: StageContext) -> Forecast:
         """Count records by cardinality, and from that the pairs; raises `InputUnfit`."""
         from spark_jobs.linkage.private import records  # noqa: PLC0415 - needs Spark
         from spark_jobs.slots import slots_of  # noqa: PLC0415 - as above
 
-        whole = _records(spec, desk)
-        rows = records.checked(whole, list(spec.parties))
+        whole = _records(spec, context)
+        rows = records.checked(whole, list(spec.owners))
         pairs = _pairs_by_size(spec, records.sizes_of(whole, len(rows)))
         total, people = sum(block.pairs for block in pairs), sum(rows.values())
-        rate = _PAIRS_PER_S * slots_of(desk.spark)
+        rate = _PAIRS_PER_S * slots_of(context.spark)
         return Forecast(
             rows,
             total,
@@ -82,22 +79,22 @@ class PrivateLinkage:
     def stages(self, spec: PrivateSpec) -> tuple[Stage, ...]:
         """Find the common order, cut blocks, compare them, and choose links."""
         return (
-            Stage("order", lambda desk: _order(spec, desk)),
-            Stage("blocks", lambda desk: _blocks(spec, desk)),
-            Stage("compare", lambda desk: _compare(spec, desk)),
-            Stage("links", lambda desk: _links(spec, desk)),
+            Stage("order", lambda context: _order(spec, context)),
+            Stage("blocks", lambda context: _blocks(spec, context)),
+            Stage("compare", lambda context: _compare(spec, context)),
+            Stage("links", lambda context: _links(spec, context)),
         )
 
 
 def _bytes_of_ends(spec: PrivateSpec) -> int:
     """What the record at the end of links takes: one partner of each other owner is remembered."""
-    return (len(spec.parties) - 1) * _BYTES_PER_END if spec.one_to_one else 0
+    return (len(spec.owners) - 1) * _BYTES_PER_END if spec.one_to_one else 0
 
 
-def _records(spec: PrivateSpec, desk: Desk) -> DataFrame:
+def _records(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private.records import united  # noqa: PLC0415 - needs Spark
 
-    return united({name: desk.input(name) for name in spec.parties}, spec.bits)
+    return united({name: context.input(name) for name in spec.owners}, spec.bits)
 
 
 def _pairs_by_size(spec: PrivateSpec, sizes: list[Any]) -> list[Block]:
@@ -113,32 +110,32 @@ def _pairs_by_size(spec: PrivateSpec, sizes: list[Any]) -> list[Block]:
         partners = up_to[limits.high + 1] - up_to[limits.low]
         for size in np.flatnonzero(sizes[left]).tolist():
             records = int(sizes[left][size])
-            name = f"{list(spec.parties)[left]}, {size} bits set"
+            name = f"{list(spec.owners)[left]}, {size} bits set"
             blocks.append(Block(name, records, records * int(partners[size])))
     return blocks
 
 
-def _order(spec: PrivateSpec, desk: Desk) -> DataFrame:
+def _order(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private import records  # noqa: PLC0415 - needs Spark
 
-    whole = _records(spec, desk)
-    records.checked(whole, list(spec.parties))
+    whole = _records(spec, context)
+    records.checked(whole, list(spec.owners))
     return records.frequencies_of(whole)
 
 
-def _blocks(spec: PrivateSpec, desk: Desk) -> DataFrame:
+def _blocks(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private.comparing import blocks_of  # noqa: PLC0415 - needs Spark
-    from spark_jobs.linkage.private.stored import order_in  # noqa: PLC0415 - needs Spark
+    from spark_jobs.linkage.private.links import order_in  # noqa: PLC0415 - needs Spark
 
-    whole = _records(spec, desk)
+    whole = _records(spec, context)
     rows = whole.groupBy("party").count().collect()
     counts = {row["party"]: row["count"] for row in rows}
-    _audit(spec, desk, counts)
+    _audit(spec, context, counts)
     total = sum(counts.values())
-    return blocks_of(whole, order_in(desk.output("order"), total), total)
+    return blocks_of(whole, order_in(context.output("order"), total), total)
 
 
-def _audit(spec: PrivateSpec, desk: Desk, counts: Mapping[int, int]) -> None:
+def _audit(spec: PrivateSpec, context: StageContext, counts: Mapping[int, int]) -> None:
     import numpy as np  # noqa: PLC0415 - beside what needs Spark
 
     from spark_jobs.linkage.private.audit import audited  # noqa: PLC0415 - as above
@@ -146,30 +143,30 @@ def _audit(spec: PrivateSpec, desk: Desk, counts: Mapping[int, int]) -> None:
 
     repeated = {
         row["party"]: (row["patterns"], row["records"], row["most"])
-        for row in repeated_patterns(_records(spec, desk)).collect()
+        for row in repeated_patterns(_records(spec, context)).collect()
     }
-    frequency = {row["party"]: row["frequency"] for row in desk.output("order").collect()}
+    frequency = {row["party"]: row["frequency"] for row in context.output("order").collect()}
     report = {
         name: audited(np.array(frequency[n]), counts[n], repeated.get(n, (0, 0, 1)))
-        for n, name in enumerate(spec.parties)
+        for n, name in enumerate(spec.owners)
     }
-    desk.report("audit", report)
+    context.report("audit", report)
 
 
-def _compare(spec: PrivateSpec, desk: Desk) -> DataFrame:
+def _compare(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private import comparing  # noqa: PLC0415 - needs Spark
-    from spark_jobs.linkage.private.stored import comparison_of, order_in  # noqa: PLC0415 - as above
+    from spark_jobs.linkage.private.links import comparison_of, order_in  # noqa: PLC0415 - as above
 
-    blocks = desk.output("blocks")
+    blocks = context.output("blocks")
     spans = comparing.spans_of(blocks)
-    order = order_in(desk.output("order"), sum(span.records for span in spans))
+    order = order_in(context.output("order"), sum(span.records for span in spans))
     comparison = comparison_of(spec, order)
     tasks = comparing.tasks_between(spans, comparison)
-    matches, tally = comparing.compared(blocks, tasks, comparison, desk.progress)
+    matches, tally = comparing.compared(blocks, tasks, comparison, context.progress)
     tally.pairs = _all_pairs(spans)  # those of skipped blocks are pairs, too
     for name, count in asdict(tally).items():
-        desk.count(name, count)
-    return desk.spark.createDataFrame(matches)
+        context.count(name, count)
+    return context.spark.createDataFrame(matches)
 
 
 def _all_pairs(spans: list[Any]) -> int:
@@ -179,9 +176,9 @@ def _all_pairs(spans: list[Any]) -> int:
     return sum(left * right for left, right in combinations(parties.values(), 2))
 
 
-def _links(spec: PrivateSpec, desk: Desk) -> DataFrame:
+def _links(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private.assignment import assigned  # noqa: PLC0415 - needs Spark
-    from spark_jobs.linkage.private.stored import linked  # noqa: PLC0415 - as above
+    from spark_jobs.linkage.private.links import linked  # noqa: PLC0415 - as above
 
-    links = linked(desk.output("compare"), list(spec.parties), spec.top_k)
+    links = linked(context.output("compare"), list(spec.owners), spec.top_k)
     return assigned(links) if spec.one_to_one else links

@@ -1,4 +1,4 @@
-"""What a threshold asks of cardinalities, as tables of whole numbers (papers: pprl, 2.2).
+"""What a threshold asks of cardinalities, as tables of whole numbers (docs/papers/pprl.md, 2.2).
 
 The tables are made with fractions, once; kernels only look things up, so nothing is ever rounded.
 """

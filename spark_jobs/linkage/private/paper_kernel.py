@@ -1,7 +1,7 @@
 """P4Join's own filters, each switchable, over rows of words: what its tables are repeated with.
 
 Slower than `kernel` where encodings are as dense as usual, as the paper found itself: prefixes of
-sixty bits nearly always share one. It tells what each filter leaves (papers: pprl, 2.2, O6).
+sixty bits nearly always share one. It tells what each filter leaves (docs/papers/pprl.md, 2.2, O6).
 """
 
 from __future__ import annotations

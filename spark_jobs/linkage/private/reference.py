@@ -1,4 +1,6 @@
-"""P4Join as it is written down: plain, exact, every filter switchable (papers: pprl, 2.2 and 2.3).
+"""P4Join as it is written down: plain, exact, every filter switchable.
+
+See docs/papers/pprl.md, 2.2 and 2.3.
 
 What other implementations are compared with. Thresholds are fractions and all comparisons are made
 in whole numbers: in floating point ``t / (1 + t) * n`` is one too high often enough to lose pairs.

@@ -1,4 +1,4 @@
-"""What of a value is hashed: its overlapping n-grams (papers: pprl, 2.1)."""
+"""What of a value is hashed: its overlapping n-grams (docs/papers/pprl.md, 2.1)."""
 
 from __future__ import annotations
 

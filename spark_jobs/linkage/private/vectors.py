@@ -1,4 +1,6 @@
-"""Encodings as numpy arrays: their bits in the common order, in words of 64 (papers: pprl, 2.3).
+"""Encodings as numpy arrays: their bits in the common order, in words of 64.
+
+See docs/papers/pprl.md, 2.3.
 
 The order is made of all owners' frequencies: rare positions first, ties by position, positions that
 nobody uses last. Those are kept, not dropped, so that a record that comes later may use them.

@@ -834,7 +834,7 @@ test("a hit of the service itself is the origin's word; another cache's is not",
   assert.deepEqual(await title(), ["new", "shared"], "nor does a proxy that tells no age");
 });
 
-test("a primary's answer is asked for again at the systems", async () => {
+test("a view's answer is asked for again at the systems", async () => {
   const { origin, title } = await begin();
   origin.extra = { "portolan-staleness": "bound=60, measured=3" };
   await title();

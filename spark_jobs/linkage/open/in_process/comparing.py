@@ -12,17 +12,17 @@ from spark_jobs.linkage.open.in_process.duck import connected, done_in_steps
 from spark_jobs.linkage.open.in_process.settings import ROW
 from spark_jobs.linkage.open.in_process.tables import Given, given
 from spark_jobs.linkage.open.spec import Comparison, OpenSpec
-from spark_jobs.runner.port import Desk
+from spark_jobs.runner.port import StageContext
 
 __all__ = ["compared"]
 
 
-def compared(spec: OpenSpec, desk: Desk) -> DataFrame:
+def compared(spec: OpenSpec, context: StageContext) -> DataFrame:
     """All pairs of all blocks, each once: ``l``, ``r`` (l < r), ``pattern`` and ``rarity``."""
     with connected() as connection:
-        records = given(spec, desk)
-        (table,) = done_in_steps(desk, connection, [lambda duck: _pairs(records, duck)])
-    return desk.spark.createDataFrame(table)
+        records = given(spec, context)
+        (table,) = done_in_steps(context, connection, [lambda duck: _pairs(records, duck)])
+    return context.spark.createDataFrame(table)
 
 
 def _pairs(records: Given, duck: duckdb.DuckDBPyConnection) -> pa.Table:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, TypeVar
 import duckdb
 from splink import DuckDBAPI
 
-from spark_jobs.runner.port import Desk
+from spark_jobs.runner.port import StageContext
 
 __all__ = ["Step", "connected", "done_in_steps", "splink_api"]
 
@@ -48,7 +48,7 @@ def splink_api(connection: duckdb.DuckDBPyConnection) -> DuckDBAPI:
 
 
 def done_in_steps(
-    desk: Desk, connection: duckdb.DuckDBPyConnection, steps: Sequence[Step[AnswerT]]
+    context: StageContext, connection: duckdb.DuckDBPyConnection, steps: Sequence[Step[AnswerT]]
 ) -> list[AnswerT]:
     """Do one step after the other; what they answer.
 
@@ -61,11 +61,11 @@ def done_in_steps(
             doing = thread.submit(step, connection)
             try:
                 while not wait([doing], _LOOK_S).done:
-                    desk.progress(number, len(steps))
+                    context.progress(number, len(steps))
             finally:
                 _stop(doing, connection)
             answers.append(doing.result())
-    desk.progress(len(steps), len(steps))
+    context.progress(len(steps), len(steps))
     return answers
 
 

@@ -13,9 +13,9 @@ from splink import Linker
 
 from spark_jobs.linkage.open.in_process.duck import splink_api
 from spark_jobs.linkage.open.in_process.settings import ROW, settings
-from spark_jobs.linkage.open.letters import FREE, foreign_letters, spelled
+from spark_jobs.linkage.open.non_ascii import FREE, non_ascii_characters, spelled
 from spark_jobs.linkage.open.spec import Measure, OpenSpec
-from spark_jobs.runner.port import Desk
+from spark_jobs.runner.port import StageContext
 
 __all__ = ["Given", "given", "shown"]
 
@@ -69,10 +69,10 @@ class Given:
         duck.execute(f"CREATE TABLE {name} AS {query}", letters if replaced else None)
 
 
-def given(spec: OpenSpec, desk: Desk) -> Given:
+def given(spec: OpenSpec, context: StageContext) -> Given:
     """Take the prepared records of a run into this process."""
-    records = desk.output("records")
-    return Given(spec, shown(records, spec).toArrow(), foreign_letters(records, spec))
+    records = context.output("records")
+    return Given(spec, shown(records, spec).toArrow(), non_ascii_characters(records, spec))
 
 
 def _replaced(spec: OpenSpec) -> Iterator[str]:

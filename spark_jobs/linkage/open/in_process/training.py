@@ -27,7 +27,7 @@ from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Floats
 from spark_jobs.linkage.open.training import all_pairs, decided
-from spark_jobs.runner.port import Desk
+from spark_jobs.runner.port import StageContext
 
 __all__ = ["fit_rule", "fit_strangers", "trained"]
 
@@ -36,16 +36,16 @@ _LEAST: Final = 1e-6
 _DIGITS: Final = 9  # sums over threads differ in later ones
 
 
-def trained(spec: OpenSpec, desk: Desk) -> Model:
+def trained(spec: OpenSpec, context: StageContext) -> Model:
     """Estimate the model of a run whose pairs are compared."""
-    records = desk.output("records")
+    records = context.output("records")
     everything = all_pairs(records, within=spec.within)
     rules = [load.rule for load in loads(records, spec)]
-    told = _told(spec, desk, rules) if rules else {}
+    told = _told(spec, context, rules) if rules else {}
     least = max(_LEAST, 0.5 / min(everything, _RANDOM_PAIRS))
     m = _read(spec, told, "m_probability", least)
     u = _read(spec, told, "u_probability", least)
-    share = share_of(_patterns(spec, desk.output("compare")), m, u, everything)
+    share = share_of(_patterns(spec, context.output("compare")), m, u, everything)
     return Model(spec.comparisons, Estimate(m, u, _rounded(share)))
 
 
@@ -62,14 +62,14 @@ def fit_rule(linker: Linker, spec: OpenSpec, rule: int) -> None:
     )
 
 
-def _told(spec: OpenSpec, desk: Desk, rules: Sequence[int]) -> Mapping[str, Any]:
+def _told(spec: OpenSpec, context: StageContext, rules: Sequence[int]) -> Mapping[str, Any]:
     """What Splink says of each comparison, by its name there, after rules that have pairs."""
-    records = given(spec, desk)
+    records = given(spec, context)
     teaching = [rule for rule in rules if len(decided(spec, rule)) < len(spec.comparisons)]
     with connected() as duck:
-        (linker,) = done_in_steps(desk, duck, [records.linker])
+        (linker,) = done_in_steps(context, duck, [records.linker])
         steps = [partial(_rule, linker, spec, rule) for rule in teaching]
-        done_in_steps(desk, duck, [partial(_strangers, linker, spec.seed), *steps])
+        done_in_steps(context, duck, [partial(_strangers, linker, spec.seed), *steps])
         model = linker.misc.save_model_to_json(None)
     return {one["output_column_name"]: one["comparison_levels"] for one in model["comparisons"]}
 

@@ -1,4 +1,4 @@
-"""One queue of jobs for a device and the cores beside it (papers: pprl, 2.4).
+"""One queue of jobs for a device and the cores beside it (docs/papers/pprl.md, 2.4).
 
 The device takes jobs from the beginning, where each has one block in common with the one before, so
 that the device need be sent the other one only. Cores take from the end, where that is of no use.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["Device", "carried_out", "in_turns"]
+__all__ = ["Device", "execute_all", "in_turns"]
 
 _log = logging.getLogger("portolan.jobs")
 
@@ -55,7 +55,7 @@ def in_turns(pairs: Sequence[tuple[NameT, NameT]]) -> list[tuple[NameT, NameT]]:
     return ordered
 
 
-def carried_out(
+def execute_all(
     jobs: Sequence[JobT],
     on_core: Callable[[JobT], DoneT],
     cores: int,

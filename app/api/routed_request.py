@@ -1,0 +1,222 @@
+"""The routed request: a request with its route, its access, its class and its preferences."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from app.api.positions import seen_at
+from app.api.resources import ClassResource, Selection
+from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
+from app.http.message import Request, Response
+from app.http.negotiation import JSON, media_type
+from app.http.paths import parse_integer, parse_query
+from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
+from app.http.prefer import NO_PREFERENCES, parse_prefer
+from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
+from app.security.authorisation import EVERYTHING, Access
+from mediator.access.model import Scope
+from mediator.data_plane.port import DataPlane
+from mediator.routing.freshness import ANY, ReadPreference
+
+__all__ = ["FIELDS", "LONGEST_AGE_S", "UNROUTED", "Address", "Handler", "Route", "RoutedRequest"]
+
+FIELDS: Final = frozenset({"fields"})
+_READING: Final = FIELDS | {"max_age"}
+LONGEST_AGE_S: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What can be done at an address.
+
+    Attributes:
+        template: The path with its variables; the label of metrics.
+        handlers: By method.
+        scopes: The permission that each method needs; None: its handler asks, class by class.
+        of_class: Whether the address names a class.
+        offers: Media type of the answers.
+        streams: Media types of answers that have no end.
+        patch_types: Media types of PATCH, for Accept-Patch.
+    """
+
+    template: str
+    handlers: Mapping[str, Handler]
+    scopes: Mapping[str, Scope] | None
+    of_class: bool = True
+    offers: str = JSON
+    streams: tuple[str, ...] = ()
+    patch_types: tuple[str, ...] = ()
+
+    @property
+    def allow(self) -> str:
+        """The value of the Allow field."""
+        return ", ".join([*self.handlers, "OPTIONS"])
+
+
+UNROUTED: Final = Route("unmatched", {}, None)
+"""The route of requests that have none."""
+
+
+class Address(NamedTuple):
+    """A route, and the variables of its path; empty where the path has not that one."""
+
+    route: Route
+    database: str
+    class_name: str = ""
+    id: str = ""
+
+
+class RoutedRequest:
+    """A request, the route it goes to, and what is known of both: all that a handler gets.
+
+    It is made before its route is found, as the answer to a request without one is counted, shared
+    across origins and logged alike.
+
+    Attributes:
+        request: What came in.
+        route: Where it goes; `UNROUTED` until that is known.
+        database: The database that is addressed; empty until that is known.
+        class_name: The class that is addressed, if the route names one.
+        id: The object, or the run, that is addressed, if the route names one.
+        access: What the sender may do.
+        owner: The subject whose objects of the class alone are there; None: everybody's.
+        preferences: What the client would like (RFC 7240).
+    """
+
+    __slots__ = (
+        "access",
+        "class_name",
+        "database",
+        "id",
+        "owner",
+        "plane",
+        "preferences",
+        "request",
+        "resource",
+        "route",
+    )
+
+    plane: DataPlane
+    """Does the operations; the only one in reach of a handler, so that none sees more than the
+    sender may."""
+
+    resource: ClassResource
+    """The class with its `ClassRoute`; set on all routes that name one, and looked up only once."""
+
+    def __init__(self, request: Request, plane: DataPlane) -> None:
+        self.request = request
+        self.route: Route = UNROUTED
+        self.database = ""
+        self.class_name = ""
+        self.id = ""
+        self.access: Access = EVERYTHING
+        self.owner: str | None = None
+        self.plane = plane
+        self.preferences = NO_PREFERENCES
+
+    def go_to(self, address: Address) -> None:
+        """Take the route that was found."""
+        self.route, self.database, self.class_name, self.id = address
+
+    def read_preferences(self) -> None:
+        """Read the Prefer field.
+
+        Raises:
+            HttpError: A preference is to be handled strictly, and cannot be.
+        """
+        field = self.request.headers.get(b"prefer")
+        if field is not None:
+            self.preferences = parse_prefer(field)
+
+    @property
+    def database_id(self) -> str:
+        """What tells the database from earlier ones of its name; the name, if it is unknown."""
+        found = self.plane.model.databases.get(self.database)
+        return found.id if found else self.database
+
+    def preference(self) -> ReadPreference:
+        """Return what is asked of the freshness of a read."""
+        preferences = self.preferences
+        if (
+            preferences.consistency is None
+            and preferences.max_staleness_s is None
+            and not preferences.at_least
+        ):
+            return ANY
+        seen = seen_at(preferences.at_least, self.database) if preferences.at_least else None
+        whole = preferences.consistency == "strong"
+        return ReadPreference(preferences.consistency, preferences.max_staleness_s, seen, whole)
+
+    def selection(self) -> Selection:
+        """Return the part of the object that the query names."""
+        query = self.request.query
+        if not query:
+            return self.resource.full_selection
+        return self.resource.select(parse_query(query, FIELDS).get("fields"))
+
+    def reading(self) -> tuple[Selection, int | None]:
+        """Return what a read shows, and how long caches may keep it if its answer is to be dated.
+
+        Raises:
+            HttpError: The time is no number of seconds that is allowed.
+        """
+        query = self.request.query
+        if not query:
+            return self.resource.full_selection, None
+        given = parse_query(query, _READING)
+        selection, age = self.resource.select(given.get("fields")), given.get("max_age")
+        if age is None:
+            return selection, None
+        return selection, parse_integer(age, "max_age", least=1, most=LONGEST_AGE_S)
+
+    def preconditions(self) -> Preconditions:
+        """Return If-Match and If-None-Match."""
+        headers = self.request.headers
+        match, none = headers.get(b"if-match"), headers.get(b"if-none-match")
+        if match is None and none is None:
+            return NO_PRECONDITIONS
+        return Preconditions(
+            None if match is None else parse_tags(match, "If-Match"),
+            None if none is None else parse_tags(none, "If-None-Match"),
+        )
+
+    def media_type(self, *allowed: str) -> str:
+        """Return the media type of the body.
+
+        Raises:
+            HttpError: It is none of those allowed, which the answer names (RFC 9110, 15.5.16).
+        """
+        given = self.request.headers.get(b"content-type", "")
+        type_ = media_type(given)
+        if type_ in allowed:
+            return type_
+        name = "Accept-Patch" if self.request.method == "PATCH" else "Accept"
+        listed = ", ".join(allowed)
+        detail = f"The body must be one of: {listed}."
+        raise HttpError(
+            UNSUPPORTED_MEDIA_TYPE,
+            detail,
+            extra={"supported": list(allowed)},
+            headers=[(name, listed)],
+        )
+
+    def identity(self, ids: OperationIds, body: bytes = b"") -> Identity:
+        """Tell this request from all others, by its Idempotency-Key if it has one."""
+        headers = self.request.headers
+        key = headers.get(b"idempotency-key")
+        if key is None:
+            return Identity(ids, self.database_id, None, None)
+        sender = self.access.sender
+        named = (b"content-type", b"if-match", b"if-none-match")
+        values = [headers.get(name, "").encode("latin-1") for name in named]
+        request = self.request
+        fingerprint = fingerprint_of(
+            request.method.encode(), request.path, request.query, *values, body
+        )
+        return Identity(ids, self.database_id, parse_key(key), fingerprint, sender)
+
+
+Handler: TypeAlias = Callable[[RoutedRequest], Awaitable[Response]]
+"""Answers the requests of one route and method."""

@@ -1,0 +1,111 @@
+"""Revisions: read, compute, write on condition that nobody was faster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mediator.base.errors import Conflict, Invalid, Location, NotFound, PreconditionFailed
+from mediator.base.offload import offload
+from mediator.model.operations import ANYTHING, Condition, Get, Outcome, ReadModifyWrite, Update
+from mediator.routing.model import ClassRoute
+
+__all__ = ["ATTEMPTS", "alternative", "matches", "read_modify_write", "update_of"]
+
+ATTEMPTS = 32
+"""How often a write is tried that is bound to what was seen."""
+
+
+async def read_modify_write(
+    route: ClassRoute,
+    operation: ReadModifyWrite,
+    read: Callable[[Get], Awaitable[Outcome]],
+    apply: Callable[[ClassRoute, Update, Mapping[str, int]], Awaitable[Outcome]],
+) -> Outcome:
+    """Apply a revision, starting over when somebody else changed the object meanwhile.
+
+    Args:
+        route: Where the class lives.
+        operation: The revision.
+        read: Reads the object.
+        apply: Carries out an update if the groups have the versions given.
+
+    Raises:
+        PreconditionFailed: The object does not meet the operation's condition.
+        Conflict: Others were faster every time.
+    """
+    for _ in range(ATTEMPTS):
+        current = await _current(operation, read)
+        if not matches(operation.condition, current):
+            raise PreconditionFailed(
+                f"{operation.class_name}/{operation.id} was changed meanwhile."
+            )
+        # How long it takes, the operation alone knows: a patch may move what is large many times.
+        update = await offload(True, update_of, route, operation, current)
+        if not (update.values or update.unset):
+            return current
+        seen = {group: v for group, v in current.versions.items() if v is not None}
+        try:
+            return await apply(route, update, seen)
+        except PreconditionFailed:
+            continue
+    raise Conflict("The object is being changed by others all the time; try again.")
+
+
+async def _current(
+    operation: ReadModifyWrite, read: Callable[[Get], Awaitable[Outcome]]
+) -> Outcome:
+    try:
+        return await read(Get(operation.database, operation.class_name, operation.id))
+    except NotFound as error:
+        # RFC 9110, section 13.1.1: If-Match is false where there is no representation.
+        if operation.condition != ANYTHING:
+            raise PreconditionFailed(error.detail) from error
+        raise
+
+
+def matches(condition: Condition, current: Outcome) -> bool:
+    """Whether one of the alternatives of If-Match names the current versions."""
+    return alternative(condition, current) is not None
+
+
+def alternative(condition: Condition, current: Outcome) -> Mapping[str, int | None] | None:
+    """Find the alternative of If-Match that names the current versions; empty if none is asked."""
+    for named in condition.versions or ({},):
+        if all(current.versions.get(group) == version for group, version in named.items()):
+            return named
+    return None
+
+
+def update_of(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) -> Update:
+    """Reduce the object's new form to the fields that differ."""
+    before = route.codec.encode(current.values or {})
+    after = operation.compute(route.codec.encode(current.values or {}))
+    changed = {k: v for k, v in after.items() if k not in before or not _same(before[k], v)}
+    unset = tuple(name for name in before if name not in after)
+    _check_required(route, unset)
+    return Update(
+        database=operation.database,
+        class_name=operation.class_name,
+        id=operation.id,
+        operation=operation.operation,
+        fingerprint=operation.fingerprint,
+        values=route.codec.decode_fields(changed),
+        unset=unset,
+        whole=operation.whole,
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    # 1, 1.0 and True are equal in Python and different in JSON, at any depth.
+    return repr(one) == repr(other)
+
+
+def _check_required(route: ClassRoute, unset: tuple[str, ...]) -> None:
+    places = [
+        Location(f"/{name}", "the field is required")
+        for name in unset
+        if route.schema.fields[name].required
+    ]
+    if places:
+        raise Invalid("A required field cannot be removed.", locations=places)

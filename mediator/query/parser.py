@@ -1,0 +1,183 @@
+"""Parsing queries from JSON to a `Query`, or to every error with its location."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+
+from mediator.model.query import Join, OrderBy, Query
+from mediator.query.aggregate_parser import parse_aggregate
+from mediator.query.filter_parser import FilterParser
+from mediator.query.paths import ResolvedPath, Scope, resolve_path
+from mediator.schema.errors import invalid
+from mediator.schema.json_node import FIELD_NAME, Node
+from mediator.schema.tree import ClassSchema, Schema
+from mediator.schema.types import FieldType
+
+__all__ = ["DEFAULT_LIMIT", "MOST_LIMIT", "ParsedQuery", "parse_query_document"]
+
+MOST_LIMIT: Final = 1_000
+DEFAULT_LIMIT: Final = 100
+MOST_LEVELS: Final = 8
+MOST_JOINS: Final = 8
+
+_SETTINGS: Final = ("limit", "after", "explain")
+"""What does not make another query of it: a cursor may be used with another limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A query as it was sent.
+
+    Attributes:
+        query: The query, without its position.
+        levels: What the levels of its order mean, to read and write positions.
+        after: The cursor, sealed as it is.
+        explain: Whether the plan is to be returned.
+        identity: The query as one text, alike for alike queries.
+        results: What an aggregate answers, in order: what it groups by, and what it computes.
+    """
+
+    query: Query
+    levels: tuple[ResolvedPath, ...]
+    after: str | None
+    explain: bool
+    identity: str
+    results: dict[str, ResolvedPath] = field(default_factory=dict)
+
+
+def parse_query_document(
+    document: Any, schema: Schema, class_name: str, *, most: int = MOST_LIMIT
+) -> ParsedQuery:
+    """Read a query.
+
+    Args:
+        document: Parsed JSON.
+        schema: The schema of the database.
+        class_name: The class asked.
+        most: The highest limit.
+
+    Raises:
+        Invalid: With the location of every error.
+    """
+    node = Node(document, "", [])
+    node.shape(
+        *("filter", "order", "limit", "after", "fields", "aggregate", "join"),
+        *("allow_scan", "explain"),
+    )
+    query, levels, results = _Reader(node, schema, class_name).read(most)
+    after, explain = _text(node["after"]), node["explain"].boolean()
+    if node.errors:
+        raise invalid(node.errors)
+    return ParsedQuery(query, levels, after, explain, _identity(document), results)
+
+
+class _Reader:
+    """Reads one query; what is returned after an error is thrown away."""
+
+    def __init__(self, node: Node, schema: Schema, class_name: str) -> None:
+        self._node = node
+        self._schema = schema
+        self._class = schema.classes[class_name]
+
+    def read(self, most: int) -> tuple[Query, tuple[ResolvedPath, ...], dict[str, ResolvedPath]]:
+        node = self._node
+        joins, scope = self._joins()
+        filter_ = FilterParser(scope).read(node["filter"])
+        aggregate, results = parse_aggregate(node["aggregate"], scope)
+        levels = self._order(results or scope)
+        if aggregate is not None:
+            for name in ("fields", "after"):
+                if node[name].given:
+                    node[name].error("does not go together with aggregate")
+        query = Query(
+            database=self._schema.database,
+            class_name=self._class.name,
+            filter=filter_,
+            order=tuple(order for order, _ in levels),
+            limit=node["limit"].integer(min(DEFAULT_LIMIT, most), least=1, most=most),
+            fields=_fields(node["fields"], self._class),
+            joins=joins,
+            aggregate=aggregate,
+            allow_scan=node["allow_scan"].boolean(),
+        )
+        answered = {**results.groups, **(results.computed or {})} if results else {}
+        return query, tuple(target for _, target in levels), answered
+
+    def _joins(self) -> tuple[tuple[Join, ...], Scope]:
+        node = self._node["join"]
+        nodes = node.elements(MOST_JOINS) if isinstance(node.value, list) else [node]
+        scope = Scope(self._class)
+        joins: list[Join] = []
+        for each in nodes if node.given else ():
+            join = self._join(each, scope)
+            if join is not None:
+                joins.append(join)
+                joined = {**scope.joined, join.alias: self._schema.classes[join.class_name]}
+                scope = replace(scope, joined=joined)
+        return tuple(joins), scope
+
+    def _join(self, node: Node, scope: Scope) -> Join | None:
+        node.shape("fields", required=("as", "reference"))
+        alias = node["as"].name(FIELD_NAME)
+        target = resolve_path(node["reference"], scope)
+        if alias is None or target is None:
+            return None
+        if alias in self._class.fields or alias in scope.joined or alias == "id":
+            node["as"].error("is the name of something else")
+        elif target.type is not FieldType.REFERENCE or target.reference is None:
+            node["reference"].error("is no reference")
+        else:
+            fields = _fields(node["fields"], self._schema.classes[target.reference])
+            return Join(alias, target.path, target.reference, fields)
+        return None
+
+    def _order(self, scope: Scope) -> list[tuple[OrderBy, ResolvedPath]]:
+        levels = []
+        for node in self._node["order"].elements(MOST_LEVELS):
+            path, descending = _level(node)
+            target = resolve_path(path, scope)
+            if target is not None and not target.is_scalar:
+                path.error("has no order")
+            elif target is not None:
+                levels.append((OrderBy(target.path, descending), target))
+        return levels
+
+
+def _identity(document: dict[str, Any]) -> str:
+    canonical = {name: value for name, value in document.items() if name not in _SETTINGS}
+    return orjson.dumps(canonical, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _level(node: Node) -> tuple[Node, bool]:
+    """Read a level of an order: a path, or a path with its direction."""
+    if not isinstance(node.value, list):
+        return node, False
+    pair = node.elements(2, 2)
+    if not pair:
+        return Node("id", node.pointer, []), False
+    return pair[0], pair[1].word("asc", "desc") == "desc"
+
+
+def _fields(node: Node, schema: ClassSchema) -> tuple[str, ...] | None:
+    if not node.given:
+        return None
+    if node.value == ["id"]:
+        return ()
+    names: Sequence[Node] = node.elements(len(schema.fields))
+    for name in names:
+        if not isinstance(name.value, str) or name.value not in schema.fields:
+            name.error(f"is no field of {schema.name}")
+    return tuple(sorted({name.value for name in names if isinstance(name.value, str)}))
+
+
+def _text(node: Node) -> str | None:
+    if not node.given or node.value is None:
+        return None
+    if not isinstance(node.value, str):
+        node.error("must be a string")
+        return None
+    return node.value

@@ -1,0 +1,161 @@
+"""Resolving paths: the field, its type, and how constants compared with it are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from mediator.model.filters import ID, Path
+from mediator.schema.documents import document
+from mediator.schema.errors import InvalidValue
+from mediator.schema.json_node import Node
+from mediator.schema.limits import DOCUMENT_DEPTH
+from mediator.schema.scalars import string_decoder
+from mediator.schema.tree import ClassSchema, Field
+from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.schema.values import decoder, encoder, item_decoder
+
+__all__ = ["JSON_SCALAR", "ResolvedPath", "Scope", "only_member", "path_of_field", "resolve_path"]
+
+_ANY_LENGTH: Final = 2**31
+_LONGEST: Final = len(("field", "key")) + DOCUMENT_DEPTH
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    """What a path leads to.
+
+    Attributes:
+        path: The path.
+        type: Its type; None within a document, where every JSON value may be.
+        decode: From a JSON constant to a value of the type, null excepted; raises `InvalidValue`.
+        encode: From a value to JSON; None if it is JSON already.
+        item: Decodes an element, where the target has elements; or a substring, of a string.
+        reference: The class that a reference points to.
+    """
+
+    path: Path
+    type: FieldType | None
+    decode: Callable[[Any], Any]
+    encode: Callable[[Any], Any] | None = None
+    item: Callable[[Any], Any] | None = None
+    reference: str | None = None
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether its values have an order, or may have one."""
+        return self.type is None or self.type in SCALARS
+
+    def to_json(self, value: Value) -> Any:
+        """Return the JSON form of a value."""
+        return value if self.encode is None or value is None else self.encode(value)
+
+    def from_json(self, json: Any) -> Any:
+        """Return the value of a JSON form; raises `InvalidValue`."""
+        return None if json is None else self.decode(json)
+
+
+def JSON_SCALAR(raw: Any) -> Any:  # noqa: N802 - it stands among the decoders, which are constants
+    """Decode a constant that is compared with something within a document."""
+    if isinstance(raw, list | dict):
+        raise InvalidValue("must be a string, a number, true or false")
+    try:
+        return document({"constant": raw})["constant"]
+    except InvalidValue as error:
+        raise InvalidValue(error.locations[0].detail) from None
+
+
+_TEXT: Final = string_decoder(_ANY_LENGTH)
+_ID_PATH: Final = ResolvedPath(ID, FieldType.STRING, _TEXT, item=_TEXT)
+
+
+def path_of_field(path: Path, field_: Field) -> ResolvedPath:
+    """Return the target that a whole field is; its `max_length` does not bind constants."""
+    free = replace(field_, max_length=None)
+    item: Callable[[Any], Any] | None = None
+    if field_.type in {FieldType.LIST, FieldType.SET}:
+        item = item_decoder(field_)
+    elif field_.type is FieldType.STRING:
+        item = _TEXT
+    return ResolvedPath(path, field_.type, decoder(free), encoder(free), item, field_.to)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names that a query may use.
+
+    Attributes:
+        schema: The class asked.
+        joined: The classes joined, by alias.
+        computed: Results of an aggregate, by name; with them, only they and `groups` are known.
+        groups: What an aggregate groups by, by its path.
+    """
+
+    schema: ClassSchema
+    joined: Mapping[str, ClassSchema] = field(default_factory=dict)
+    computed: Mapping[str, ResolvedPath] | None = None
+    groups: Mapping[str, ResolvedPath] = field(default_factory=dict)
+
+    def find(self, path: str) -> ResolvedPath:
+        """Find what a path means; raises `InvalidValue` where it means nothing."""
+        if self.computed is not None:
+            known = self.computed.get(path) or self.groups.get(path)
+            if known is None:
+                raise InvalidValue("is neither computed nor grouped by")
+            return known
+        names = tuple(path.split("."))
+        if names[0] in self.joined:
+            inner = _within(self.joined[names[0]], names[1:])
+            return replace(inner, path=(names[0], *inner.path))
+        return _within(self.schema, names)
+
+
+def resolve_path(node: Node, scope: Scope) -> ResolvedPath | None:
+    """Find what the path at a node means; an error is noted."""
+    if not isinstance(node.value, str):
+        node.error("must be a path")
+        return None
+    try:
+        return scope.find(node.value)
+    except InvalidValue as error:
+        node.error(error.locations[0].detail)
+        return None
+
+
+def only_member(node: Node, known: Collection[str], what: str) -> str | None:
+    """Return the name of the only member of an object; an error is noted."""
+    if not isinstance(node.value, dict) or len(node.value) != 1:
+        node.error(f"must be an object with one {what}")
+        return None
+    [name] = node.value
+    if name not in known:
+        node[name].error(f"is no {what}; known: {', '.join(sorted(known))}")
+        return None
+    return str(name)
+
+
+def _within(schema: ClassSchema, names: Path) -> ResolvedPath:
+    if names == ID:
+        return _ID_PATH
+    if not names or names[0] not in schema.fields:
+        raise InvalidValue(f"is no field of {schema.name}")
+    field_ = schema.fields[names[0]]
+    if len(names) > _LONGEST:
+        raise InvalidValue(f"leads deeper than {DOCUMENT_DEPTH} levels of a document")
+    if len(names) == 1:
+        return path_of_field(names, field_)
+    if field_.type is FieldType.DOCUMENT:
+        return ResolvedPath(names, None, JSON_SCALAR, item=JSON_SCALAR)
+    if field_.type is FieldType.MAP:
+        return _within_map(field_, names)
+    raise InvalidValue(f"leads into {names[0]}, which is no document")
+
+
+def _within_map(field_: Field, names: Path) -> ResolvedPath:
+    assert field_.items is not None
+    if field_.items is FieldType.DOCUMENT and len(names) > len(("field", "key")):
+        return ResolvedPath(names, None, JSON_SCALAR, item=JSON_SCALAR)
+    if len(names) > len(("field", "key")):
+        raise InvalidValue(f"leads into an item of {names[0]}, which is no document")
+    return path_of_field(names, Field(names[-1], field_.items))

@@ -1,0 +1,62 @@
+"""Errors in JSON that a client sent, each with its location."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, NoReturn
+
+from mediator.base.errors import Invalid, Location
+from mediator.schema.limits import MAX_ERRORS
+
+__all__ = ["InvalidValue", "invalid", "locations_below", "raise_errors", "token"]
+
+_TOKEN_LENGTH = 128
+
+
+class InvalidValue(Exception):
+    """A JSON value is not one of its type.
+
+    Has locations within the value only, so that valid values pay nothing for pointers.
+
+    Attributes:
+        locations: Pointer relative to the value, and what is wrong there.
+    """
+
+    def __init__(self, detail: str = "", locations: Iterable[Location] | None = None) -> None:
+        super().__init__(detail)
+        self.locations = [Location("", detail)] if locations is None else list(locations)
+
+
+def token(key: str) -> str:
+    """Return `/key` as RFC 6901 section 3 escapes it; shortened, and fit for UTF-8."""
+    shown = key[:_TOKEN_LENGTH].encode("utf-8", "backslashreplace").decode()
+    return "/" + shown.replace("~", "~0").replace("/", "~1")
+
+
+def locations_below(pointer: str, error: InvalidValue) -> list[Location]:
+    """Return the locations of an error, seen from the whole body."""
+    return [Location(pointer + at.pointer, at.detail) for at in error.locations]
+
+
+def raise_errors(members: Iterable[tuple[str, Any]], decode: Callable[[Any], Any]) -> NoReturn:
+    """Raise one `InvalidValue` with the errors of all members, given as (token, JSON value)."""
+    locations: list[Location] = []
+    for pointer, raw in members:
+        try:
+            decode(raw)
+        except InvalidValue as error:
+            locations += locations_below(pointer, error)
+            if len(locations) >= MAX_ERRORS:
+                break
+    raise InvalidValue(locations=locations)
+
+
+def invalid(locations: Iterable[Location], kind: type[Invalid] = Invalid) -> Invalid:
+    """Return the error with these locations."""
+    named = list(islice(locations, MAX_ERRORS))
+    first = named[0]
+    detail = f"{first.pointer or 'The body'} {first.detail}"
+    if len(named) > 1:
+        detail += f" (and {len(named) - 1} more)"
+    return kind(detail, locations=named)

@@ -1,0 +1,102 @@
+"""Administration: collections and indexes, and what a server reports of its durability."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure
+
+from mediator.stores.mongo.layout import layout_of
+from mediator.stores.mongo.outbox.pending import WAITING
+from mediator.stores.mongo.session import STAND_IN, Session, is_stand_in
+from mediator.stores.port import Fragment, ServerFacts, SystemConfig
+
+__all__ = ["observe", "prepare"]
+
+_NAMESPACE_EXISTS: Final = 48
+_STAND_IN_LOSS_S: Final = 1.0
+_JOURNAL_MS: Final = 100
+"""MongoDB writes its journal every 100 ms by default (storage.journal)."""
+
+Client = AsyncMongoClient[dict[str, Any]]
+
+
+async def prepare(session: Session, fragment: Fragment) -> None:
+    """Make the collection of a class and its indexes; existing data stays."""
+    database, layout = session.database(fragment.database), layout_of(fragment)
+    try:
+        await database.create_collection(fragment.stored_as, check_exists=False)
+    except OperationFailure as error:
+        if error.code != _NAMESPACE_EXISTS:
+            raise
+    collection = session.collection(layout)
+    if not session.is_stand_in:
+        # Partial, so that the sweep finds the outboxes that are not empty, and writes to records
+        # whose outbox stays empty do not touch the index.
+        await collection.create_index(
+            {"_id": 1, "creation_version": 1}, name="outbox", partialFilterExpression=WAITING
+        )
+    for name, field in fragment.fields.items():
+        if field.index:
+            await collection.create_index({layout.paths[name]: 1, "_id": 1})
+
+
+async def observe(client: Client, config: SystemConfig) -> ServerFacts:
+    """Ask a server for its version and configuration."""
+    build = await client.admin.command("buildInfo")
+    hello = await client.admin.command("hello")
+    options = await _run_if_allowed(client, "getCmdLineOpts")
+    lost: float | None
+    details = {"storage": ",".join(build.get("storageEngines", ()))}
+    if is_stand_in(build):
+        name, lost = STAND_IN, _stand_in_loss(options)
+    else:
+        concern = await _write_concern(client, config)
+        details["write_concern"] = str(concern.get("w", 1))
+        name, lost = "MongoDB", _loss(options, hello, concern)
+    hosts = hello.get("hosts", ())
+    return ServerFacts(name, str(build["version"]), lost, max(len(hosts) - 1, 0), details)
+
+
+def _stand_in_loss(options: Mapping[str, Any]) -> float:
+    """Our launcher is given, as its last argument, how often it commits (milliseconds).
+
+    0: before each answer. Commits at a distance take time themselves, on a slow disk most of it.
+    """
+    every_ms = str([*options.get("argv", ()), ""][-1])
+    if not every_ms.isdigit():
+        return _STAND_IN_LOSS_S
+    return max(_STAND_IN_LOSS_S, int(every_ms) / 1000) if int(every_ms) else 0.0
+
+
+def _loss(
+    options: Mapping[str, Any], hello: Mapping[str, Any], concern: Mapping[str, Any]
+) -> float | None:
+    storage = options.get("parsed", {}).get("storage", {})
+    if storage.get("engine") == "inMemory":
+        return None
+    # A majority journals before it acknowledges (writeConcernMajorityJournalDefault).
+    if concern.get("j") or (concern.get("w") == "majority" and "setName" in hello):
+        return 0.0
+    return float(storage.get("journal", {}).get("commitIntervalMs", _JOURNAL_MS)) / 1000
+
+
+async def _write_concern(client: Client, config: SystemConfig) -> Mapping[str, Any]:
+    if config.durability == "full":
+        return {"w": "majority", "j": True}
+    if config.durability == "second":
+        return {"w": 1}
+    answer = await _run_if_allowed(client, "getDefaultRWConcern")
+    concern: Mapping[str, Any] = answer.get("defaultWriteConcern", {})
+    return concern
+
+
+async def _run_if_allowed(client: Client, command: str) -> Mapping[str, Any]:
+    """Run a command that a server may not know, or not allow us."""
+    try:
+        answer: Mapping[str, Any] = await client.admin.command(command)
+    except OperationFailure:
+        return {}
+    return answer

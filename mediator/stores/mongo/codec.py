@@ -1,0 +1,235 @@
+"""How values, texts and keys are stored as BSON, so that every server orders them alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from bson.int64 import Int64
+
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+
+__all__ = [
+    "Codec",
+    "decimal_of",
+    "field_codec",
+    "item_codec",
+    "microseconds",
+    "moment",
+    "ordered_text",
+    "path_key",
+    "plain_key",
+    "plain_text",
+    "sortable_decimal",
+]
+
+_ABOVE_SURROGATES: Final = re.compile("[\ue000-\U0010ffff]")
+_PREFIXED: Final = re.compile("[\ue000\ue001](.)", re.DOTALL)
+_SPECIAL: Final = re.compile("[%.$\x00]")
+_ESCAPED: Final = re.compile("%([0-9A-F]{2})")
+_EMPTY_KEY: Final = "%"
+
+
+def ordered_text(text: str) -> str:
+    """Write a text so that every server sorts it by UTF-8 bytes.
+
+    mongo-java-server compares UTF-16 code units, which put U+E000 to U+FFFF after the supplementary
+    characters. Each of these and those gets a prefix that sorts alike in both encodings;
+    all other texts, which are nearly all, are stored as they are.
+    """
+    return text if text.isascii() else _ABOVE_SURROGATES.sub(_prefixed, text)
+
+
+def plain_text(stored: str) -> str:
+    """Read what `ordered_text` has written."""
+    return stored if stored.isascii() else _PREFIXED.sub(r"\1", stored)
+
+
+def _prefixed(match: re.Match[str]) -> str:
+    character = match[0]
+    return ("\ue000" if character <= "\uffff" else "\ue001") + character
+
+
+def path_key(key: str) -> str:
+    """Write a user's key so that it is one step of a path, and never an operator."""
+    return _SPECIAL.sub(_escape, key) if key else _EMPTY_KEY
+
+
+def plain_key(stored: str) -> str:
+    """Read what `path_key` has written."""
+    if stored == _EMPTY_KEY:
+        return ""
+    return _ESCAPED.sub(_unescape, stored) if "%" in stored else stored
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"%{ord(match[0]):02X}"
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16))
+
+
+# Decimals are texts that sort by value. Decimal128 would be the obvious form, but mongo-java-server
+# takes two of them for equal if their doubles are: it would leave 0.1 in the place of
+# 0.100000000000000000000000000000001. Equal values have equal texts, whatever their trailing zeros.
+#
+# zero      "1"
+# positive  "2", the exponent of the first digit as five digits above 50000, the digits
+# negative  "0", the complements of all these digits, "~": so that of -1 and -1.1, -1 comes later
+_BIAS: Final = 50_000
+_EXPONENT_DIGITS: Final = 5
+_COMPLEMENT: Final = str.maketrans("0123456789", "9876543210")
+_ZERO: Final = "1"
+_POSITIVE: Final = "2"
+_NEGATIVE: Final = "0"
+_END: Final = "~"
+
+
+def sortable_decimal(value: Decimal) -> str:
+    """Write a finite decimal."""
+    if not value:
+        return _ZERO
+    sign, digits, _ = value.as_tuple()
+    text = f"{value.adjusted() + _BIAS:0{_EXPONENT_DIGITS}d}"
+    text += "".join(map(str, digits)).rstrip("0")
+    return _NEGATIVE + text.translate(_COMPLEMENT) + _END if sign else _POSITIVE + text
+
+
+def decimal_of(stored: str) -> Decimal:
+    """Read what `sortable_decimal` has written, without trailing zeros."""
+    if stored == _ZERO:
+        return Decimal(0)
+    negative = stored.startswith(_NEGATIVE)
+    text = stored[1:-1].translate(_COMPLEMENT) if negative else stored[1:]
+    digits = tuple(map(int, text[_EXPONENT_DIGITS:]))
+    adjusted = int(text[:_EXPONENT_DIGITS]) - _BIAS
+    return Decimal((int(negative), digits, adjusted - len(digits) + 1))
+
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Two functions: from the Python form of a value to BSON, and back. Neither is given null."""
+
+    encode: Convert
+    decode: Convert
+
+
+def microseconds(moment: datetime) -> int:
+    """Return microseconds since the epoch: BSON's own dates have milliseconds only."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _timestamp(moment: datetime) -> Int64:
+    return Int64(microseconds(moment))
+
+
+def moment(stored: int) -> datetime:
+    """Return the time that is so many microseconds after the epoch."""
+    return _EPOCH + timedelta(microseconds=stored)
+
+
+def _document(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return {path_key(key): _document(member) for key, member in value.items()}
+    if kind is list:
+        return [_document(element) for element in value]
+    return Int64(value) if kind is int else value
+
+
+def _json(stored: Any) -> Any:
+    if isinstance(stored, dict):
+        return {plain_key(key): _json(member) for key, member in stored.items()}
+    if isinstance(stored, list):
+        return [_json(element) for element in stored]
+    return int(stored) if type(stored) is Int64 else stored
+
+
+_ITEMS: Final[Mapping[FieldType, Codec]] = {
+    FieldType.STRING: Codec(_same, _same),
+    FieldType.REFERENCE: Codec(_same, _same),
+    FieldType.INTEGER: Codec(Int64, int),
+    FieldType.FLOAT: Codec(float, _same),
+    FieldType.DECIMAL: Codec(sortable_decimal, decimal_of),
+    FieldType.BOOLEAN: Codec(_same, _same),
+    FieldType.TIMESTAMP: Codec(_timestamp, moment),
+    FieldType.BINARY: Codec(bytes, bytes),
+    FieldType.DOCUMENT: Codec(_document, _json),
+}
+
+
+def item_codec(type_: FieldType) -> Codec:
+    """Return the codec of an item of a list, set or map."""
+    return _ITEMS[type_]
+
+
+def field_codec(field: Field) -> Codec:
+    """Return the codec of a field's values."""
+    if field.items is None:
+        return _scalar_codec(field)
+    return _COLLECTIONS[field.type](_ITEMS[field.items])
+
+
+def _scalar_codec(field: Field) -> Codec:
+    """Return a codec that keeps the order; the server never sorts by items."""
+    if field.type in _SORTED_AS_TEXT:
+        return Codec(ordered_text, plain_text)
+    if field.type is FieldType.BINARY:
+        # BSON compares binary by length first; texts of U+0000 to U+00FF compare as bytes do.
+        return Codec(_octets_text if field.index else bytes, _octets)
+    return _ITEMS[field.type]
+
+
+def _octets_text(value: bytes) -> str:
+    return value.decode("latin-1")
+
+
+def _octets(stored: bytes | str) -> bytes:
+    """Read either form, so that a field may be given an index later."""
+    return stored.encode("latin-1") if isinstance(stored, str) else bytes(stored)
+
+
+def _list(item: Codec) -> Codec:
+    return Codec(
+        lambda value: list(map(item.encode, value)),
+        lambda stored: list(map(item.decode, stored)),
+    )
+
+
+def _set(item: Codec) -> Codec:
+    """Return the codec of a set: `$addToSet` keeps no order, so sets are sorted when read."""
+    return Codec(
+        lambda value: list(map(item.encode, sorted(set(value)))),
+        lambda stored: sorted(map(item.decode, stored)),
+    )
+
+
+def _map(item: Codec) -> Codec:
+    return Codec(
+        lambda value: {path_key(key): item.encode(member) for key, member in value.items()},
+        lambda stored: {plain_key(key): item.decode(member) for key, member in stored.items()},
+    )
+
+
+_SORTED_AS_TEXT: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
+_COLLECTIONS: Final[Mapping[FieldType, Callable[[Codec], Codec]]] = {
+    FieldType.LIST: _list,
+    FieldType.SET: _set,
+    FieldType.MAP: _map,
+}

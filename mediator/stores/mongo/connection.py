@@ -1,0 +1,175 @@
+"""Connections borrowed from the driver for commands on single records.
+
+For each command the driver selects a server, takes a connection from its pool under several locks,
+and starts two tasks and a timer to read the answer: three quarters of the processor time that a
+point read takes. Here a connection is borrowed from the driver's pool for a second at a time, and
+commands follow each other on it; deadlines are the caller's (`errors.guarded`). The driver goes on
+to do what is hard: it finds the primary, authenticates, and is notified of every failure.
+
+This reaches below the driver's public interface, which has no cheaper way; it is why the driver's
+minor version is pinned, and `tests/conformance/test_mongo_connections.py` watches over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from time import monotonic
+from typing import Any, Final
+
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.pool import AsyncConnection
+from pymongo.errors import DocumentTooLarge, OperationFailure
+from pymongo.helpers_shared import _check_command_response
+from pymongo.message import _COMMAND_OVERHEAD, _op_msg, _OpMsg
+from pymongo.network_layer import PyMongoProtocol
+
+from mediator.base.cancellation import end
+
+__all__ = ["DriverConnections"]
+
+_HELD_S: Final = 1.0
+"""The driver, too, looks after a second whether a connection is still good."""
+
+_SPARE: Final = 2
+"""Connections that are left in the pool for cursors and bulk writes."""
+
+_Client = AsyncMongoClient[dict[str, Any]]
+
+
+class _Connection:
+    """A connection on loan, one command at a time."""
+
+    def __init__(
+        self, loan: AbstractAsyncContextManager[AsyncConnection], connection: AsyncConnection
+    ) -> None:
+        self._loan = loan
+        self._connection = connection
+        self._until = monotonic() + _HELD_S
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has to be returned."""
+        return monotonic() > self._until or self._connection.conn_closed()
+
+    async def send(
+        self, client: _Client, database: str, commands: Sequence[MutableMapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Send commands and return the answers, as `AsyncConnection.command` does.
+
+        The server takes them from the connection one after the other.
+        """
+        connection, options = self._connection, client.codec_options
+        sent = [_op_msg(0, command, database, None, options) for command in commands]
+        for _, _, size, _ in sent:
+            if size > connection.max_bson_size + _COMMAND_OVERHEAD:
+                raise DocumentTooLarge(f"a command of {size} bytes is too large for the server")
+        try:
+            protocol = connection.conn.get_conn
+            assert isinstance(protocol, PyMongoProtocol)
+            await protocol.write(b"".join(message for _, message, _, _ in sent))
+            most = connection.max_message_size
+            read = [(await protocol.read(number, most))[0] for number, _, _, _ in sent]
+        except BaseException as error:  # noqa: BLE001 - closes, and raises it again or as the driver's
+            await connection._raise_connection_failure(error)  # noqa: SLF001 - see above
+        replies = [_OpMsg.unpack(data).unpack_response(codec_options=options)[0] for data in read]
+        for reply in replies:
+            _check_command_response(reply, connection.max_wire_version)
+        return replies
+
+    async def end(self, error: BaseException | None = None) -> None:
+        """Return the connection; the driver marks its server unknown after an error."""
+        kind, traceback = (type(error), error.__traceback__) if error else (None, None)
+        await self._loan.__aexit__(kind, error, traceback)
+
+
+class DriverConnections:
+    """Connections borrowed from the pool of one client.
+
+    Args:
+        client: The driver's client.
+        pool_size: How many connections its pool has.
+    """
+
+    def __init__(self, client: _Client, pool_size: int) -> None:
+        self._client = client
+        self._most = pool_size - _SPARE
+        self._lent = 0
+        self._idle: list[_Connection] = []
+        self._retiring: asyncio.Task[None] | None = None
+
+    async def command(self, database: str, command: MutableMapping[str, Any]) -> dict[str, Any]:
+        """Run a command on the primary; raises what the driver's own `command` would."""
+        [reply] = await self.commands(database, (command,))
+        return reply
+
+    async def commands(
+        self, database: str, commands: Sequence[MutableMapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Run commands on the primary one after the other, in one round trip.
+
+        All of them are carried out, even if one is answered with an error, which is raised then.
+        """
+        connection = await self._idle_connection()
+        if connection is None:
+            return [await self._client[database].command(command) for command in commands]
+        try:
+            replies = await connection.send(self._client, database, commands)
+        except (OperationFailure, DocumentTooLarge):
+            await self._keep(connection)
+            raise
+        except BaseException as error:
+            await self._end(connection, error)
+            raise
+        await self._keep(connection)
+        return replies
+
+    async def close(self) -> None:
+        """Return every connection."""
+        self._most = 0
+        if self._retiring is not None:
+            await end([self._retiring])
+        while self._idle:
+            await self._end(self._idle.pop())
+
+    async def _idle_connection(self) -> _Connection | None:
+        """Return an idle connection; None if none may be borrowed any more."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_due:
+                return connection
+            await self._end(connection)
+        # Never the last ones: cursors and bulk writes of the driver would wait for a whole loan.
+        return await self._borrow() if self._lent < self._most else None
+
+    async def _borrow(self) -> _Connection:
+        self._lent += 1
+        try:
+            loan = await self._client._conn_for_writes(None, "command")  # noqa: SLF001 - see above
+            return _Connection(loan, await loan.__aenter__())
+        except BaseException:
+            self._lent -= 1
+            raise
+
+    async def _keep(self, connection: _Connection) -> None:
+        if not self._most:
+            await self._end(connection)
+            return
+        self._idle.append(connection)
+        if self._retiring is None:
+            self._retiring = asyncio.create_task(self._retire())
+
+    async def _retire(self) -> None:
+        """Return connections that stay idle."""
+        while self._idle:
+            await asyncio.sleep(_HELD_S)
+            due = [connection for connection in self._idle if connection.is_due]
+            self._idle = [connection for connection in self._idle if connection not in due]
+            for connection in due:
+                await self._end(connection)
+        self._retiring = None
+
+    async def _end(self, connection: _Connection, error: BaseException | None = None) -> None:
+        self._lent -= 1
+        await connection.end(error)

@@ -1,0 +1,124 @@
+"""Outbox entries: what a write does, as a text that can be replayed.
+
+One short text for each write, because a server copies whole documents with every update, and what
+it need not look into costs it least. It is a JSON array: the operation, the first letter of the
+kind, the store's clock, the groups written (or their versions, where these are not the clock), then
+the values set, the fields unset, and the operators with their arguments. Values are in their JSON
+form, as in a `Change`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from mediator.model.operators import Operator
+from mediator.schema.scalars import SCALAR_ENCODERS
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.schema.values import encoder
+from mediator.stores.port import Fragment, Write, WriteKind
+
+__all__ = ["KINDS", "Effect", "Effects", "json_encoder"]
+
+KINDS: Final[Mapping[str, WriteKind]] = {kind.name[0].lower(): kind for kind in WriteKind}
+"""Kinds of writes by their letters."""
+
+_LETTERS: Final = {kind: letter for letter, kind in KINDS.items()}
+_FLAGS: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
+
+_Encode = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A write as its entry records it; see `Write` for the rest.
+
+    Attributes:
+        operation: The operation's id.
+        kind: What it did.
+        stamp: The store's clock, microseconds.
+        versions: The groups written, with their versions.
+        sets: The values set, in JSON form.
+        unset: The fields removed.
+        operators: Field, operator and argument (in JSON form) of each operator.
+    """
+
+    operation: str
+    kind: WriteKind
+    stamp: int
+    versions: Mapping[str, int]
+    sets: Mapping[str, Any]
+    unset: tuple[str, ...]
+    operators: tuple[tuple[str, Operator, Any], ...]
+
+    @classmethod
+    def read(cls, text: str) -> Effect:
+        """Read an entry."""
+        operation, letter, stamp, written, sets, unset, operators = orjson.loads(text)
+        versions = dict.fromkeys(written, stamp) if isinstance(written, list) else written
+        calls = tuple((name, Operator(word), argument) for name, word, argument in operators)
+        return cls(operation, KINDS[letter], stamp, versions, sets, tuple(unset), calls)
+
+
+class Effects:
+    """Writes the entries of one fragment."""
+
+    __slots__ = ("_arguments", "_fields", "_values")
+
+    def __init__(self, fragment: Fragment) -> None:
+        fields = self._fields = fragment.fields
+        self._values: Mapping[str, _Encode | None] = {n: json_encoder(f) for n, f in fields.items()}
+        self._arguments: Mapping[str, _Encode | None] = {
+            name: SCALAR_ENCODERS.get(field.items or field.type) for name, field in fields.items()
+        }
+
+    def text(self, write: Write, versions: Mapping[str, int], stamp: int) -> str:
+        """Return the entry of a write.
+
+        Args:
+            write: The write.
+            versions: The versions that its groups get, at least.
+            stamp: The store's clock, microseconds.
+        """
+        groups: Any = write.groups
+        if any(versions[group] != stamp for group in groups):
+            groups = {group: versions[group] for group in groups}
+        operators = [
+            (call.field, call.operator, self._argument(call.field, call.operator, call.argument))
+            for call in write.operators
+        ]
+        sets = {name: self.value(name, value) for name, value in write.values.items()}
+        letter = _LETTERS[write.kind]
+        entry = (write.operation, letter, stamp, groups, sets, write.unset, operators)
+        return orjson.dumps(entry).decode()
+
+    def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values in their JSON form."""
+        return {name: self.value(name, value) for name, value in values.items()}
+
+    def value(self, name: str, value: Any) -> Any:
+        """Return a field's value in its JSON form."""
+        encode = self._values[name]
+        return value if encode is None or value is None else encode(value)
+
+    def _argument(self, name: str, operator: Operator, argument: Any) -> Any:
+        encode = self._arguments[name]
+        if encode is None or operator in _FLAGS:
+            return argument
+        if self._fields[name].type is not FieldType.MAP:
+            return encode(argument)
+        if operator is Operator.PUT:
+            return {key: encode(member) for key, member in argument.items()}
+        return argument
+
+
+def json_encoder(field: Field) -> _Encode | None:
+    """Return what writes a field's values in JSON form; None: they are JSON as they are."""
+    encode = encoder(field)
+    if field.type is not FieldType.SET:
+        return encode
+    return lambda value: (encode or list)(sorted(set(value)))

@@ -1,0 +1,169 @@
+"""Entries that a write adds to its record: an outbox entry, and its result if it is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+from bson.int64 import Int64
+
+from mediator.schema.types import Values
+from mediator.stores.mongo.layout import Document, Layout
+from mediator.stores.mongo.outbox.effect import Effect
+from mediator.stores.port import RememberedOperation, Status, Write, WriteResult
+
+__all__ = [
+    "FULL",
+    "NAMED",
+    "OUTBOX",
+    "REMEMBERED",
+    "VACANCY",
+    "acknowledged",
+    "acknowledged_count",
+    "entries",
+    "has_applied",
+    "pushes",
+    "recall",
+    "recalled",
+]
+
+REMEMBERED: Final = 128
+"""Remembered operations that one record keeps; older ones make room."""
+
+OUTBOX: Final = 2_500
+"""Outbox entries that one record keeps; when there are so many, writes wait for the relay.
+
+More than a request may have (1,000), few enough to keep documents far below 16 MB.
+"""
+
+NAMED: Final = 16
+"""Operations that one record names of those that were acknowledged."""
+
+_LAST_PLACE: Final = f"_pending.{OUTBOX - 1}"
+
+FULL: Final[Document] = {_LAST_PLACE: {"$exists": True}}
+"""The condition that a record takes no more entries."""
+
+VACANCY: Final[Document] = {_LAST_PLACE: {"$exists": False}}
+"""The condition of every write that there is room for its entry."""
+
+
+def entries(
+    layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
+) -> dict[str, list[Any]]:
+    """Return what a write appends to the lists of its record.
+
+    Args:
+        layout: The record's layout.
+        write: The write.
+        result: Its result.
+        values: The values that it returns, or None.
+        stamp: The store's clock, microseconds.
+    """
+    lists: dict[str, list[Any]] = {"_pending": [layout.effects.text(write, result.versions, stamp)]}
+    if write.remember is not None:
+        lists["_ops"] = [_remembered(layout, write, result, values, stamp)]
+    return lists
+
+
+def pushes(lists: Mapping[str, list[Any]]) -> Document:
+    """Return the `$push` that adds these entries, and drops what need not be remembered longer."""
+    update: Document = {"_pending": lists["_pending"][0]}
+    if "_ops" in lists:
+        update["_ops"] = {"$each": lists["_ops"], "$slice": -REMEMBERED}
+    return update
+
+
+def _remembered(
+    layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
+) -> Document:
+    remembered: Document = {
+        "op": write.operation,
+        "fingerprint": write.remember,
+        "time": Int64(stamp),
+        "created": result.created,
+        "creation_version": Int64(result.creation_version),
+        "versions": _stored(layout, result.versions),
+    }
+    if values is not None:
+        remembered["values"] = layout.encode_all(values)
+    return remembered
+
+
+def _stored(layout: Layout, versions: Mapping[str, int]) -> Document:
+    return layout.encode_versions({group: Int64(version) for group, version in versions.items()})
+
+
+def recalled(
+    layout: Layout, document: Mapping[str, Any] | None, operation: str
+) -> RememberedOperation | None:
+    """Return what a document remembers of an operation."""
+    for remembered in (document or {}).get("_ops", ()):
+        if remembered["op"] == operation:
+            result = WriteResult(
+                Status.REPLAYED,
+                created=remembered["created"],
+                creation_version=int(remembered["creation_version"]),
+                versions=layout.decode_versions(remembered),
+                values=layout.decode_all(remembered.get("values")),
+            )
+            return RememberedOperation(remembered["fingerprint"], result)
+    return None
+
+
+def recall(layout: Layout, document: Mapping[str, Any] | None, write: Write) -> WriteResult | None:
+    """Return the result of a write that took effect before, or None if it did not."""
+    if write.remember is None:
+        return None
+    remembered = recalled(layout, document, write.operation)
+    if remembered is None:
+        return None
+    same = remembered.fingerprint == write.remember
+    return remembered.result if same else WriteResult(Status.REUSED)
+
+
+def acknowledged(document: Mapping[str, Any] | None, effects: Sequence[Effect]) -> str:
+    """Return what a record keeps of its outbox once these entries are acknowledged."""
+    count, *names = _acknowledged(document)
+    names += (_name(effect.operation, effect.stamp) for effect in effects)
+    return orjson.dumps([count + len(effects), *names[-NAMED:]]).decode()
+
+
+def acknowledged_count(document: Mapping[str, Any] | None) -> int:
+    """Return how many entries of a document were acknowledged."""
+    return int(_acknowledged(document)[0])
+
+
+def has_applied(
+    document: Mapping[str, Any] | None, operation: str, stamp: int, count: int
+) -> bool | None:
+    """Whether a write was applied to a document, by us and not by a retry elsewhere.
+
+    Args:
+        document: The document now.
+        operation: The write's operation.
+        stamp: What it was stamped with.
+        count: How many entries were acknowledged before the write was sent.
+
+    Returns:
+        None if it cannot be known: too many entries were acknowledged since.
+    """
+    pending = (document or {}).get("_pending", ())
+    total, *names = _acknowledged(document)
+    effects = map(Effect.read, pending)
+    if any((effect.operation, effect.stamp) == (operation, stamp) for effect in effects):
+        return True
+    if _name(operation, stamp) in names:
+        return True
+    return None if total - count > NAMED else False
+
+
+def _name(operation: str, stamp: int) -> str:
+    """Name a write; a retry of its operation elsewhere has another stamp."""
+    return f"{operation} {stamp}"
+
+
+def _acknowledged(document: Mapping[str, Any] | None) -> list[Any]:
+    text = (document or {}).get("_acknowledged")
+    return [0] if text is None else orjson.loads(text)

@@ -1,0 +1,195 @@
+"""Replays the entries of an outbox: every change with its values before and after.
+
+The document keeps the values that its record had before the first entry (``_base``). From there the
+entries are replayed by the function that is the reference for every operator, so what comes out is
+exact; and it has to end at the values that are in the document.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.change import Change, change_id, kind_of
+from mediator.model.operators import Operator, OperatorCall
+from mediator.schema.tree import MISSING, Field, MissingType
+from mediator.schema.types import FieldType
+from mediator.stores.mongo.codec import moment, plain_text
+from mediator.stores.mongo.layout import Document, Layout, is_live, layout_of
+from mediator.stores.mongo.outbox.effect import Effect
+from mediator.stores.mongo.outbox.entries import acknowledged
+from mediator.stores.port import Fragment, UnrelayedChanges, WriteKind
+
+__all__ = ["AT_ONCE", "Acknowledgement", "Replay", "replay_of"]
+
+AT_ONCE: Final = 256
+"""Entries of one record that are replayed together; what is beyond waits for the next time."""
+
+_Json: TypeAlias = dict[str, Any]
+_Decode: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """What `UnrelayedChanges.receipt` holds: how the document has to be changed.
+
+    Attributes:
+        entries: The entries that leave the outbox.
+        base: What ``_base`` becomes; None: it goes.
+        settled: What ``_acknowledged`` becomes.
+    """
+
+    entries: Sequence[str]
+    base: str | None
+    acknowledged: str
+
+
+class Replay:
+    """Replays the entries of one fragment's records."""
+
+    def __init__(self, fragment: Fragment) -> None:
+        self._fragment = fragment
+        self._layout: Layout = layout_of(fragment)
+        # A bound that was set since must not refuse what has been done before.
+        self._fields = {n: replace(f, max_length=None) for n, f in fragment.fields.items()}
+        self._values = {name: _decoder(field) for name, field in fragment.fields.items()}
+
+    def unrelayed(self, document: Document) -> UnrelayedChanges:
+        """Return the changes in a document's outbox, the first `AT_ONCE` of them.
+
+        Args:
+            document: With ``values``, ``tombstone``, ``_base``, ``_acknowledged``, and one entry
+                more of ``_pending`` than can be replayed together, if there are so many.
+        """
+        texts = document["_pending"][:AT_ONCE]
+        effects = [Effect.read(text) for text in texts]
+        states = [_base(document), *[None] * len(texts)]
+        for place, effect in enumerate(effects):
+            states[place + 1] = self._after(states[place], effect)
+        agrees = True
+        if len(texts) == len(document["_pending"]):
+            current = self._current(document)
+            agrees = self._known(states[-1]) == current
+            states[-1] = states[-1] if agrees else current
+        id_ = plain_text(document["_id"])
+        changes: list[Change] = []
+        for place, effect in enumerate(effects):
+            changes += self._changes(id_, effect, states[place], states[place + 1])
+        base = None if states[-1] is None else orjson.dumps(states[-1]).decode()
+        receipt = Acknowledgement(texts, base, acknowledged(document, effects))
+        return UnrelayedChanges(self._fragment, id_, changes, agrees, receipt)
+
+    def _current(self, document: Document) -> _Json | None:
+        if not is_live(document):
+            return None
+        return self._layout.effects.values(self._layout.decode_all(document.get("values")))
+
+    def _known(self, state: _Json | None) -> _Json | None:
+        """Leave out fields that the class has no more, or not yet for this process."""
+        return state and {name: v for name, v in state.items() if name in self._fields}
+
+    def _after(self, before: _Json | None, effect: Effect) -> _Json | None:
+        if effect.kind is WriteKind.DELETE:
+            return None
+        if effect.kind is not WriteKind.UPDATE:
+            return dict(effect.sets)
+        after = {name: v for name, v in (before or {}).items() if name not in effect.unset}
+        after.update(effect.sets)
+        for name, operator, argument in effect.operators:
+            if name in self._fields:
+                result = self._applied(after.get(name, MISSING), name, operator, argument, effect)
+                if result is not MISSING:
+                    after[name] = result
+        return after
+
+    def _applied(
+        self, value: Any, name: str, operator: Operator, argument: Any, effect: Effect
+    ) -> Any:
+        field, layout = self._fields[name], self._layout
+        try:
+            present = value if value is None or value is MISSING else self._values[name](value)
+            call = OperatorCall(name, operator, _argument(field, operator, argument))
+            result = apply_operator(field, present, call, moment(effect.stamp))
+        except (Refused, ArithmeticError, TypeError, ValueError):
+            # The field had another type then. The values then differ from the record's, which is
+            # reported.
+            return value
+        return result if isinstance(result, MissingType) else layout.effects.value(name, result)
+
+    def _changes(
+        self, id_: str, effect: Effect, before: _Json | None, after: _Json | None
+    ) -> Iterator[Change]:
+        fragment = self._fragment
+        touched: frozenset[str] | None = None
+        if effect.kind is WriteKind.UPDATE:
+            names = (name for name, _, _ in effect.operators)
+            touched = frozenset((*effect.sets, *effect.unset, *names))
+        for group, version in effect.versions.items():
+            members = fragment.groups.get(group, ())
+            written = members if touched is None else [n for n in members if n in touched]
+            yield Change(
+                change_id(effect.operation, group),
+                fragment.database,
+                fragment.class_name,
+                id_,
+                group,
+                version,
+                kind_of(effect.kind.name.lower(), absent=before is None),
+                _picked(before, written),
+                _picked(after, written),
+                effect.stamp,
+                fragment.database_id,
+            )
+
+
+def _picked(state: _Json | None, names: Sequence[str]) -> _Json | None:
+    return None if state is None else {name: state[name] for name in names if name in state}
+
+
+def _base(document: Mapping[str, Any]) -> _Json | None:
+    text = document.get("_base")
+    return None if text is None else orjson.loads(text)
+
+
+def _decoder(field: Field) -> _Decode:
+    """Return what reads the JSON form of a field's values, without looking for mistakes."""
+    if field.items is None:
+        return _SCALARS.get(field.type, _same)
+    item = _SCALARS.get(field.items, _same)
+    if field.type is FieldType.MAP:
+        return lambda value: {key: item(member) for key, member in value.items()}
+    return lambda value: [item(element) for element in value]
+
+
+def _argument(field: Field, operator: Operator, argument: Any) -> Any:
+    item = _SCALARS.get(field.items or field.type, _same)
+    if operator in {Operator.POP, Operator.SHIFT, Operator.NOW}:
+        return argument
+    if field.type is not FieldType.MAP:
+        return item(argument)
+    if operator is Operator.PUT:
+        return {key: item(member) for key, member in argument.items()}
+    return argument
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_SCALARS: Final[Mapping[FieldType, _Decode]] = {
+    FieldType.FLOAT: float,
+    FieldType.DECIMAL: Decimal,
+    FieldType.TIMESTAMP: datetime.fromisoformat,
+    FieldType.BINARY: b64decode,
+}
+
+replay_of = lru_cache(maxsize=1024)(Replay)
+"""What replays a fragment, compiled once."""

@@ -1,0 +1,186 @@
+"""Filters as conditions of MongoDB, wherever these hold for exactly the same objects.
+
+Whatever comes from a client becomes a step of a path, escaped, or the operand of an operator: never
+the name of one.
+
+MongoDB looks into arrays on its way. Fields have known types; within documents, each step is
+required to be no array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mediator.model.filters import (
+    ID,
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Contains,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+    Path,
+)
+from mediator.schema.types import FieldType, Value
+from mediator.stores.mongo.codec import path_key
+from mediator.stores.mongo.layout import Document, Layout
+from mediator.stores.mongo.search.constants import Constants, Inexact
+from mediator.stores.mongo.search.patterns import containing, matching
+
+__all__ = ["Conditions"]
+
+_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
+_ARRAYS: Final = frozenset({FieldType.LIST, FieldType.SET})
+_NULL: Final[Document] = {"$eq": None, "$exists": True}
+_PRESENT: Final[Document] = {"$exists": True}
+_NO_ARRAY: Final[Document] = {"$not": {"$type": "array"}}
+
+_NOTHING: Final[Document] = {"_id": {"$in": []}}
+_EVERYTHING: Final[Document] = {"_id": {"$exists": True}}
+
+_OPERATORS: Final = {
+    Comparison.LT: "$lt",
+    Comparison.LE: "$lte",
+    Comparison.GT: "$gt",
+    Comparison.GE: "$gte",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a path leads.
+
+    Attributes:
+        path: The server's path.
+        constants: How constants are compared with what is there.
+        type: The type of what is there; None: JSON, within a document.
+        guards: Conditions without which the server would look elsewhere too, up to the place
+            itself: the last one is about it.
+    """
+
+    path: str
+    constants: Constants
+    type: FieldType | None
+    guards: tuple[Document, ...] = ()
+
+
+class Conditions:
+    """Translates filters on one class.
+
+    Args:
+        layout: Where the fields are.
+        is_stand_in: Whether the server is mongo-java-server.
+    """
+
+    def __init__(self, layout: Layout, *, is_stand_in: bool) -> None:
+        self._layout = layout
+        self._is_stand_in = is_stand_in
+
+    def of(self, filter_: Filter) -> Document | None:
+        """Return a condition that is equivalent to a filter, or None."""
+        try:
+            return self._of(filter_)
+        except Inexact:
+            return None
+
+    def _of(self, filter_: Filter) -> Document:
+        match filter_:
+            case And(parts):
+                return {"$and": list(map(self._of, parts))} if parts else _EVERYTHING
+            case Or(parts):
+                return {"$or": list(map(self._of, parts))} if parts else _NOTHING
+            case Not(part):
+                return {"$nor": [self._of(part)]}
+            case Compare(Comparison.NE, path, value):
+                return {"$nor": [self._equal(path, (value,))]}
+            case Compare(Comparison.EQ, path, value):
+                return self._equal(path, (value,))
+            case In(path, values):
+                return self._equal(path, values)
+            case Exists(path):
+                place = self._place(path)
+                return _all([*place.guards[:-1], {place.path: _PRESENT}])
+        return self._of_value(filter_)
+
+    def _of_value(self, filter_: Compare | Between | Like | Contains) -> Document:
+        """Translate a condition that holds for values only."""
+        place = self._place(filter_.path)
+        guards, bound = list(place.guards), place.constants.bound
+        match filter_:
+            case Compare(comparison, _, value):
+                test = {_OPERATORS[comparison]: bound(value)}
+            case Between(_, low, high):
+                test = {"$gte": bound(low), "$lte": bound(high)}
+            case Like(_, pattern):
+                guards += _texts_only(place)
+                test = matching(pattern, ordered=place.constants.ordered)
+            case Contains(path, value):
+                test = self._containing(path, place, value)
+        return _all([*guards, {place.path: test}])
+
+    def _equal(self, path: Path, values: Iterable[Value]) -> Document:
+        place = self._place(path)
+        forms = [form for v in values if v is not None for form in place.constants.equals(v)]
+        test: Document = {place.path: {"$eq": forms[0]} if len(forms) == 1 else {"$in": forms}}
+        if None in values:
+            test = {"$or": [test, {place.path: _NULL}]} if forms else {place.path: _NULL}
+        return _all([*place.guards, test])
+
+    def _containing(self, path: Path, place: _Place, value: Value) -> Document:
+        if place.type in _TEXTS and isinstance(value, str):
+            return containing(value, ordered=place.constants.ordered)
+        field = self._layout.fragment.fields.get(path[0])
+        if field is None or place.type not in _ARRAYS or len(path) > 1 or value is None:
+            raise Inexact
+        items = self._constants(field.items, ordered=False)
+        return {"$elemMatch": {"$in": items.equals(value)}}
+
+    def _place(self, path: Path) -> _Place:
+        if path == ID:
+            return _Place("_id", self._constants(FieldType.STRING, ordered=True), FieldType.STRING)
+        field = self._layout.fragment.fields[path[0]]
+        at = self._layout.paths[path[0]]
+        if len(path) == 1:
+            constants = self._constants(field.type, ordered=field.type in _TEXTS)
+            return _Place(at, constants, field.type)
+        is_map = field.type is FieldType.MAP
+        if FieldType.DOCUMENT in (field.type, is_map and field.items):
+            return self._within(at, path[1:])
+        key, *further = path[1:]
+        if further or not is_map:
+            raise Inexact
+        constants = self._constants(field.items, ordered=False)
+        return _Place(f"{at}.{path_key(key)}", constants, field.items)
+
+    def _within(self, at: str, keys: Path) -> _Place:
+        guards = []
+        for key in keys:
+            at = f"{at}.{path_key(key)}"
+            guards.append({at: _NO_ARRAY})
+        return _Place(at, self._constants(None, ordered=False), None, tuple(guards))
+
+    def _constants(self, type_: FieldType | None, *, ordered: bool) -> Constants:
+        return Constants(type_, ordered=ordered, is_stand_in=self._is_stand_in)
+
+
+def _all(conditions: list[Document]) -> Document:
+    return conditions[0] if len(conditions) == 1 else {"$and": conditions}
+
+
+def _texts_only(place: _Place) -> list[Document]:
+    """Require a text where something else may be.
+
+    mongo-java-server matches whatever can be written, unless a condition of its own says not to.
+    """
+    if place.type is None:
+        return [{place.path: {"$type": "string"}}]
+    if place.type not in _TEXTS:
+        raise Inexact
+    return []

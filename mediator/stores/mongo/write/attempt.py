@@ -1,0 +1,234 @@
+"""A write in one round trip: a single update under conditions.
+
+The condition covers everything: presence, expected versions, the guards of native operators, and
+that every version written is lower than the new one, which is our clock. If it does not hold, for
+whatever reason, nothing happens, and the record is read (`decision`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bson.int64 import Int64
+
+from mediator.schema.types import Values
+from mediator.stores.mongo.layout import (
+    BOOKKEEPING,
+    LIVE,
+    Document,
+    Layout,
+    has_intent,
+    is_live,
+    unfenced,
+)
+from mediator.stores.mongo.outbox.entries import VACANCY
+from mediator.stores.mongo.write.decision import replacing, returned
+from mediator.stores.mongo.write.operators import native
+from mediator.stores.port import Status, Write, WriteKind, WriteResult
+
+__all__ = ["Attempt", "attempt_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A `findAndModify`.
+
+    Attributes:
+        query: The condition.
+        update: The modifiers.
+        projection: What `result_of` needs of the document.
+        after: Whether the document after the update is needed, rather than the one before.
+        upsert: Whether the record is made if there is none.
+        stamp: What the write is stamped with (store clock, microseconds).
+        result_of: Makes the result from the document (None: there was none before).
+        is_fixed: Whether the result is the same whatever the document is.
+    """
+
+    query: Document
+    update: Document
+    projection: Document
+    after: bool
+    upsert: bool
+    stamp: int
+    result_of: Callable[[Document | None], WriteResult]
+    is_fixed: bool = False
+
+
+def attempt_of(layout: Layout, write: Write, stamp: int, token: str = "") -> Attempt | None:
+    """Translate a write, or return None if the record must be read first.
+
+    A remembered write stores its result with it, so the result must be known beforehand. A write
+    under an intent must know whether it creates or replaces, unless it has a creation version.
+    """
+    if write.remember is not None:
+        return None
+    attempt = _TRANSLATORS[write.kind](layout, write, stamp)
+    if attempt is not None and token:
+        return replace(attempt, query=attempt.query | unfenced(token))
+    return attempt
+
+
+def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LIVE) -> Document:
+    paths = layout.version_paths
+    query = layout.key(write.id) | presence | VACANCY | has_intent(write.intent)
+    for group in write.groups:
+        # Versions only rise: the stamp must be later. `$not $gte` is `$lt`, but true where there is
+        # no version.
+        query[paths[group]] = {"$not": {"$gte": Int64(stamp)}}
+    for group, version in write.expect.items():
+        query[paths[group]] = query.get(paths[group], {}) | {"$eq": Int64(version)}
+    return query
+
+
+def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document]:
+    """Return what every write does: its `$set`, `$unset` and `$push`."""
+    versions = dict.fromkeys(write.groups, stamp)
+    pushed = {"_pending": layout.effects.text(write, versions, stamp)}
+    sets: Document = dict.fromkeys((layout.version_paths[g] for g in write.groups), Int64(stamp))
+    if not write.intent:
+        return {"$set": sets, "$push": pushed}
+    sets["_joint"] = write.intent
+    return {"$set": sets, "$unset": {"_intent": ""}, "$push": pushed}
+
+
+def _unset(update: dict[str, Document], paths: Iterable[str]) -> None:
+    if removed := dict.fromkeys(paths, ""):
+        update["$unset"] = update.get("$unset", {}) | removed
+
+
+def _versions(
+    layout: Layout, write: Write, document: Document | None, stamp: int
+) -> dict[str, int]:
+    return layout.decode_versions(document) | dict.fromkeys(write.groups, stamp)
+
+
+def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+    query = _condition(layout, write, stamp)
+    update = _bookkeeping(layout, write, stamp)
+    sets = update["$set"]
+    for name, value in write.values.items():
+        sets[layout.paths[name]] = layout.encode(name, value)
+    _unset(update, [layout.paths[name] for name in write.unset])
+    for call in write.operators:
+        step = native(layout, call, stamp)
+        if step is None:
+            return None
+        query |= step.guard
+        for modifier, paths in step.update.items():
+            update[modifier] = update.get(modifier, {}) | paths
+
+    def result_of(document: Document | None) -> WriteResult:
+        assert document is not None
+        values = layout.decode_all(document.get("values"), write.returning or None)
+        return WriteResult(
+            Status.APPLIED,
+            creation_version=int(document["creation_version"]),
+            versions=_versions(layout, write, document, stamp),
+            values={} if write.returning is None else values,
+        )
+
+    after = write.returning is not None
+    projection = layout.projection(write.returning or None) if after else BOOKKEEPING
+    return Attempt(
+        query, update, projection, after=after, upsert=False, stamp=stamp, result_of=result_of
+    )
+
+
+def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
+    query = _condition(layout, write, stamp)
+    if write.creation_version is not None:
+        query["creation_version"] = {"$lte": Int64(write.creation_version)}
+    update = _bookkeeping(layout, write, stamp)
+    update["$set"]["tombstone"] = Int64(stamp)
+    _unset(update, ["values"])
+
+    def result_of(document: Document | None) -> WriteResult:
+        versions = _versions(layout, write, document, stamp)
+        highest = max(versions.values())
+        return WriteResult(Status.APPLIED, creation_version=highest, versions=versions)
+
+    return Attempt(
+        query, update, BOOKKEEPING, after=False, upsert=False, stamp=stamp, result_of=result_of
+    )
+
+
+def _creation(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+    """Make a record under an intent, hence of a tombstone; without one it is inserted."""
+    if not write.intent or write.expect:
+        return None
+    creation_version = stamp if write.creation_version is None else write.creation_version
+    return _whole(
+        layout, write, stamp, creation_version, {"tombstone": {"$exists": True}}, upsert=False
+    )
+
+
+def _replacement(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+    present = bool(write.expect) or write.require_present
+    if not write.intent:
+        return _whole(layout, write, stamp, write.creation_version, LIVE, upsert=not present)
+    if not present and write.creation_version is None:
+        return None
+    return _whole(
+        layout, write, stamp, write.creation_version, LIVE if present else {}, upsert=False
+    )
+
+
+def _whole(
+    layout: Layout,
+    write: Write,
+    stamp: int,
+    creation_version: int | None,
+    presence: Document,
+    *,
+    upsert: bool,
+) -> Attempt:
+    """Set a whole record.
+
+    Args:
+        layout: The record's layout.
+        write: The write.
+        stamp: The store's clock, microseconds.
+        creation_version: The creation_version to record; None: that of the record, which is there
+            or is inserted.
+        presence: The condition that the record is there, or not; empty: it may be either.
+        upsert: Whether it is inserted if there is no document.
+    """
+    update = _bookkeeping(layout, write, stamp)
+    update["$set"]["values"] = layout.encode_all(write.values)
+    if write.intent:
+        _unset(update, ["tombstone"])
+    if creation_version is None:
+        update["$setOnInsert"] = {"creation_version": Int64(stamp)}
+    else:
+        update["$set"]["creation_version"] = Int64(creation_version)
+    values: Values = {}
+    if write.returning is not None:
+        values = returned(write, replacing(layout, write)) or {}
+
+    def result_of(before: Document | None) -> WriteResult:
+        recorded = creation_version
+        if recorded is None:
+            recorded = stamp if before is None else int(before["creation_version"])
+        versions = _versions(layout, write, before, stamp)
+        return WriteResult(Status.APPLIED, not is_live(before), recorded, versions, values)
+
+    return Attempt(
+        _condition(layout, write, stamp, presence),
+        update,
+        BOOKKEEPING,
+        after=False,
+        upsert=upsert,
+        stamp=stamp,
+        result_of=result_of,
+        is_fixed=presence is LIVE and creation_version is not None,
+    )
+
+
+_TRANSLATORS: Final[Mapping[WriteKind, Callable[[Layout, Write, int], Attempt | None]]] = {
+    WriteKind.CREATE: _creation,
+    WriteKind.UPDATE: _update,
+    WriteKind.DELETE: _deletion,
+    WriteKind.REPLACE: _replacement,
+}

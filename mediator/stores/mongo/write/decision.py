@@ -1,0 +1,227 @@
+"""What a write does to a record that has been read: a pure function of both and of the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from bson.int64 import Int64
+
+from mediator.model.apply import Refused, apply_operator
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import Values
+from mediator.stores.mongo.codec import moment
+from mediator.stores.mongo.layout import (
+    LIVE,
+    Document,
+    Layout,
+    has_intent,
+    is_fenced,
+    is_live,
+    unfenced,
+)
+from mediator.stores.mongo.outbox.entries import VACANCY, entries, pushes, recall
+from mediator.stores.port import Status, Write, WriteKind, WriteResult
+
+__all__ = ["Change", "Decision", "Insertion", "decide", "replacing", "returned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """The document to insert, unless there is one by then, and the result if that succeeds."""
+
+    document: Document
+    result: WriteResult
+    stamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An update under the condition that the record is as it was read, and the result then."""
+
+    query: Document
+    update: Document
+    result: WriteResult
+    stamp: int
+
+
+Decision: TypeAlias = WriteResult | Insertion | Change
+"""A result where nothing is to be written, or what is to be written."""
+
+
+def decide(
+    layout: Layout, write: Write, document: Document | None, stamp: int, token: str
+) -> Decision:
+    """Decide what a write does.
+
+    Args:
+        layout: The record's layout.
+        write: The write.
+        document: The whole document as it was read, or None.
+        stamp: The store's clock, microseconds.
+        token: The token of the write, or none.
+    """
+    result = recall(layout, document, write)
+    if result is None and is_fenced(document, token):
+        return WriteResult(Status.FENCED)
+    intent = (document or {}).get("_intent", "")
+    if result is None and intent != write.intent:
+        return WriteResult(Status.LOCKED, intent=intent)
+    result = result or _objection(layout, write, document)
+    if result is not None:
+        return result
+    try:
+        return _Revision(layout, write, document, stamp, token).decision()
+    except Refused as refused:
+        return WriteResult(Status.REFUSED, failure=refused.failure)
+
+
+def returned(write: Write, values: Mapping[str, Any]) -> Values | None:
+    """Return those of a record's values that the write wants back; None if it wants none."""
+    if write.returning is None:
+        return None
+    names = write.returning or values
+    return {name: values[name] for name in names if name in values}
+
+
+def replacing(layout: Layout, write: Write) -> Values:
+    """Return the values of a CREATE or REPLACE as they will be read."""
+    return layout.decode_all(layout.encode_all(write.values))
+
+
+def _objection(layout: Layout, write: Write, document: Document | None) -> WriteResult | None:
+    present = is_live(document)
+    if write.kind is WriteKind.CREATE and present:
+        return WriteResult(Status.EXISTS)
+    if not present and (write.require_present or write.kind in _NEED_PRESENCE):
+        return WriteResult(Status.MISSING)
+    if write.kind is WriteKind.DELETE and write.creation_version is not None:
+        assert document is not None
+        if document["creation_version"] > write.creation_version:
+            return WriteResult(Status.MISSING)
+    if not write.expect:
+        return None
+    current = layout.decode_versions(document) if present else {}
+    if all(current.get(group) == version for group, version in write.expect.items()):
+        return None
+    return WriteResult(Status.CONFLICT, versions=current)
+
+
+_NEED_PRESENCE: Final = frozenset({WriteKind.UPDATE, WriteKind.DELETE})
+
+
+class _Revision:
+    """The next state of one record."""
+
+    def __init__(
+        self, layout: Layout, write: Write, document: Document | None, stamp: int, token: str
+    ) -> None:
+        self.layout = layout
+        self.write = write
+        self.document = document
+        self.stamp = stamp
+        self.token = token
+        self.before = layout.decode_versions(document)
+        written = {group: max(self.before.get(group, 0) + 1, stamp) for group in write.groups}
+        self.versions = self.before | written
+        self.latest = max(written.values(), default=stamp)
+
+    def decision(self) -> Decision:
+        if self.write.kind is WriteKind.DELETE:
+            return self._deletion()
+        if self.write.kind is WriteKind.UPDATE:
+            return self._update()
+        return self._replacement()
+
+    def _deletion(self) -> Change:
+        changes = {"$set": {"tombstone": Int64(self.stamp)}, "$unset": {"values": ""}}
+        highest = max(self.versions.values(), default=self.latest)
+        return self._change(WriteResult(Status.APPLIED, creation_version=highest), changes, None)
+
+    def _replacement(self) -> Decision:
+        created = not is_live(self.document)
+        creation_version = self._creation_version(created=created)
+        values = returned(self.write, replacing(self.layout, self.write))
+        result = WriteResult(Status.APPLIED, created=created, creation_version=creation_version)
+        state = {
+            "values": self.layout.encode_all(self.write.values),
+            "creation_version": Int64(creation_version),
+        }
+        if self.document is not None:
+            return self._change(result, {"$set": state, "$unset": {"tombstone": ""}}, values)
+        result = self._complete(result, values)
+        versions = {group: Int64(version) for group, version in self.versions.items()}
+        document = {
+            **self.layout.key(self.write.id),
+            **state,
+            "versions": self.layout.encode_versions(versions),
+            **entries(self.layout, self.write, result, values, self.stamp),
+        }
+        return Insertion(document, result, self.stamp)
+
+    def _creation_version(self, *, created: bool) -> int:
+        if self.write.creation_version is not None:
+            return self.write.creation_version
+        if created:
+            return self.latest
+        assert self.document is not None
+        return int(self.document["creation_version"])
+
+    def _update(self) -> Change:
+        assert self.document is not None
+        stored = self.layout.decode_all(self.document.get("values"))
+        after = {name: v for name, v in stored.items() if name not in self.write.unset}
+        after.update(self.write.values)
+        touched = set(self.write.values)
+        for name, value in self._computed(stored).items():
+            touched.add(name)
+            after[name] = value
+        paths, encode = self.layout.paths, self.layout.encode
+        changes: Document = {"$set": {paths[name]: encode(name, after[name]) for name in touched}}
+        if self.write.unset:
+            changes["$unset"] = {paths[name]: "" for name in self.write.unset}
+        result = WriteResult(
+            Status.APPLIED, creation_version=int(self.document["creation_version"])
+        )
+        return self._change(result, changes, returned(self.write, after))
+
+    def _computed(self, stored: Values) -> Values:
+        """Apply the operators; a field that stays missing is left out."""
+        now = moment(self.stamp)
+        results: Values = {}
+        for call in self.write.operators:
+            field = self.layout.fragment.fields[call.field]
+            result = apply_operator(field, stored.get(call.field, MISSING), call, now)
+            if not isinstance(result, MissingType):
+                results[call.field] = result
+        return results
+
+    def _change(self, result: WriteResult, changes: Document, values: Values | None) -> Change:
+        result = self._complete(result, values)
+        paths = self.layout.version_paths
+        versions = {paths[group]: Int64(self.versions[group]) for group in self.write.groups}
+        lists = entries(self.layout, self.write, result, values, self.stamp)
+        update = changes | {"$set": changes["$set"] | versions, "$push": pushes(lists)}
+        if self.write.intent:
+            update["$unset"] = update.get("$unset", {}) | {"_intent": ""}
+            update["$set"] |= {"_joint": self.write.intent}
+        return Change(self._unchanged(), update, result, self.stamp)
+
+    def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:
+        return replace(result, versions=self.versions, values=values or {})
+
+    def _unchanged(self) -> Document:
+        """Require that no write came between: each one raises a version of the fragment.
+
+        And that there is room in the outbox.
+        """
+        assert self.document is not None
+        deleted = self.document.get("tombstone")
+        query = self.layout.key(self.write.id) | VACANCY
+        query |= unfenced(self.token) | has_intent(self.write.intent)
+        query |= LIVE if deleted is None else {"tombstone": deleted}
+        for group, path in self.layout.version_paths.items():
+            known = self.before.get(group)
+            query[path] = {"$exists": False} if known is None else Int64(known)
+        return query

@@ -1,0 +1,111 @@
+"""A single write: first in one round trip; where that does not apply, by reading and deciding."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+from mediator.base.offload import is_large, offload
+from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
+from mediator.stores.mongo.outbox.entries import FULL
+from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.write.attempt import Attempt, attempt_of
+from mediator.stores.mongo.write.decision import Decision, decide
+from mediator.stores.mongo.write.stamps import Stamps
+from mediator.stores.port import StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
+
+__all__ = ["ENTIRE", "SingleWriter"]
+
+_ATTEMPTS: Final = 64
+_FIRST_PAUSE_S: Final = 0.0005
+_LONGEST_PAUSE_S: Final = 0.05
+
+_ATTEMPTS_ON_FULL: Final = 20
+"""Attempts, within about a second, before a write gives up on a full outbox."""
+
+ENTIRE: Final[Document] = BOOKKEEPING | {
+    "values": 1,
+    "_ops": 1,
+    "_acknowledged": 1,
+    "_fences": 1,
+    "_intent": 1,
+}
+"""What is read of a record to decide on a write."""
+
+_ID: Final[Document] = {"_id": 1}
+
+_UNFIT: Final = frozenset({2, 14, 28})
+"""BadValue, TypeMismatch, PathNotViable: a modifier met a value that its guard let through."""
+
+
+class SingleWriter:
+    """Applies one write at a time.
+
+    Args:
+        session: The session.
+        stamps: The store's clock.
+    """
+
+    def __init__(self, session: Session, stamps: Stamps) -> None:
+        self._session = session
+        self._stamps = stamps
+
+    async def write(self, layout: Layout, write: Write, token: str) -> WriteResult:
+        """Apply a write."""
+        result = await self._attempt(layout, write, token)
+        return result or await self.read_and_write(layout, write, token)
+
+    async def _attempt(self, layout: Layout, write: Write, token: str) -> WriteResult | None:
+        """Try in one round trip; None if that did not apply."""
+        if write.kind is WriteKind.CREATE and not (write.expect or write.intent):
+            # An insertion fails on the key of a record or tombstone that is there.
+            decision = await self.decide(layout, write, None, token)
+            return await self._apply(layout, decision)
+        attempt = await self.attempt(layout, write, token)
+        if attempt is None:
+            return None
+        try:
+            applied, document = await self._session.modify(layout, attempt)
+        except DuplicateKeyError:
+            return None
+        except OperationFailure as error:
+            if error.code in _UNFIT:
+                return None
+            raise
+        return attempt.result_of(document) if applied else None
+
+    async def attempt(self, layout: Layout, write: Write, token: str) -> Attempt | None:
+        """Translate a write; None if its record must be read first; see `attempt_of`."""
+        stamp = self._stamps.next()
+        return await offload(is_large(write.values), attempt_of, layout, write, stamp, token)
+
+    async def read_and_write(self, layout: Layout, write: Write, token: str) -> WriteResult:
+        """Read the record, decide, and write if it is unchanged; retry if it is not."""
+        for attempts in range(_ATTEMPTS):
+            document = await self._session.find(layout, write.id, ENTIRE)
+            decision = await self.decide(layout, write, document, token)
+            result = await self._apply(layout, decision)
+            if result is not None:
+                return result
+            if attempts >= _ATTEMPTS_ON_FULL and await self._session.find(
+                layout, write.id, _ID, FULL
+            ):
+                raise StoreBusy("this record takes no more writes until its changes are relayed")
+            await asyncio.sleep(min(_FIRST_PAUSE_S * 2**attempts, _LONGEST_PAUSE_S))
+        raise StoreUnavailable("too many concurrent writes to this record")
+
+    async def decide(
+        self, layout: Layout, write: Write, document: Document | None, token: str
+    ) -> Decision:
+        """Decide what a write does to a record as it was read; see `decision.decide`."""
+        self._stamps.seen((document or {}).get("versions", {}).values())
+        is_long = is_large(write.values) or is_large(document)
+        stamp = self._stamps.next()
+        return await offload(is_long, decide, layout, write, document, stamp, token)
+
+    async def _apply(self, layout: Layout, decision: Decision) -> WriteResult | None:
+        if isinstance(decision, WriteResult):
+            return decision
+        return decision.result if await self._session.apply(layout, decision) else None

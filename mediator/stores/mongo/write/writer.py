@@ -1,0 +1,126 @@
+"""Applies writes: those to one record in order, those to many records of a class in bulk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, TypeAlias
+from weakref import WeakValueDictionary
+
+from mediator.base.clock import Clock
+from mediator.stores.mongo.layout import Layout, layout_of
+from mediator.stores.mongo.outbox.pending import RecentWrites
+from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.write.bulk import BulkWriter, Call
+from mediator.stores.mongo.write.single import SingleWriter
+from mediator.stores.mongo.write.stamps import Stamps
+from mediator.stores.port import Status, Write, WriteResult
+
+__all__ = ["Writer"]
+
+Key: TypeAlias = tuple[str, str, str]
+
+_WORTH_A_BULK: Final = 6
+
+
+class Writer:
+    """Applies writes.
+
+    Writes of this process to one record are serialised: they would only fail each other's
+        conditions.
+
+    Attributes:
+        unrelayed: The records that were written.
+    """
+
+    def __init__(self, session: Session, clock: Clock) -> None:
+        self.recent_writes = RecentWrites()
+        self._single = SingleWriter(session, Stamps(clock))
+        self._bulk = BulkWriter(session, self._single, self.recent_writes)
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+
+    async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
+        """Apply writes; those to one record in their order."""
+        if len(calls) == 1:
+            return [await self._one(calls[0], token)]
+        results: dict[int, WriteResult] = {}
+        for wave in _waves(calls):
+            await self._wave(wave, token, results)
+        return [results[position] for position in range(len(calls))]
+
+    async def _wave(
+        self, wave: Sequence[Call], token: str, results: dict[int, WriteResult]
+    ) -> None:
+        classes: defaultdict[Layout, list[Call]] = defaultdict(list)
+        for call in wave:
+            classes[layout_of(call[1].fragment)].append(call)
+        work: list[Awaitable[None]] = []
+        for layout, members in classes.items():
+            if len(members) >= _WORTH_A_BULK:
+                work.append(self._together(layout, members, token, results))
+            else:
+                work += [self._alone(call, token, results) for call in members]
+        await _all(work)
+
+    async def _alone(self, call: Call, token: str, results: dict[int, WriteResult]) -> None:
+        results[call[0]] = await self._one(call[1], token)
+
+    async def _together(
+        self,
+        layout: Layout,
+        calls: Sequence[Call],
+        token: str,
+        results: dict[int, WriteResult],
+    ) -> None:
+        async with AsyncExitStack() as locks:
+            for key in sorted(_key(write) for _, write in calls):
+                await locks.enter_async_context(self._lock(key))
+            await self._bulk.write(layout, calls, token, results)
+
+    async def _one(self, write: Write, token: str) -> WriteResult:
+        layout = layout_of(write.fragment)
+        async with self._lock(_key(write)):
+            try:
+                result = await self._single.write(layout, write, token)
+            except BaseException:
+                # It may have taken effect all the same.
+                self.recent_writes.note(write)
+                raise
+        if result.status is Status.APPLIED:
+            self.recent_writes.note(write)
+        return result
+
+    def _lock(self, key: Key) -> asyncio.Lock:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+
+def _key(write: Write) -> Key:
+    return (write.fragment.database_id, write.fragment.class_name, write.id)
+
+
+def _waves(calls: Sequence[Write]) -> list[list[Call]]:
+    """Split calls so that each wave has a record at most once, in the order of its calls."""
+    waves: list[list[Call]] = []
+    counts: defaultdict[Key, int] = defaultdict(int)
+    for position, write in enumerate(calls):
+        wave = counts[_key(write)]
+        counts[_key(write)] += 1
+        if wave == len(waves):
+            waves.append([])
+        waves[wave].append((position, write))
+    return waves
+
+
+async def _all(work: Sequence[Awaitable[None]]) -> None:
+    """Wait for everything, then raise the first error: nothing runs on after the call."""
+    if len(work) == 1:
+        await work[0]
+        return
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome

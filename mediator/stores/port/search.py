@@ -1,0 +1,274 @@
+"""Searches: what a store can do of them, their requests and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeGuard, runtime_checkable
+
+from mediator.base.immutable import immutable
+from mediator.model.filters import ID, Filter, Path
+from mediator.model.query import Computation, OrderBy, Position
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+from mediator.stores.port.records import Fragment, Record
+
+__all__ = [
+    "Access",
+    "Aggregating",
+    "DocumentPage",
+    "Joining",
+    "Ordered",
+    "Pushdown",
+    "Queryable",
+    "SearchPage",
+    "SearchRequest",
+    "SemiJoin",
+    "SemiJoining",
+    "ShownJoin",
+    "is_joining",
+    "is_queryable",
+    "is_semi_joining",
+    "only_level",
+]
+
+
+@runtime_checkable
+class Ordered(Protocol):
+    """A store that reads a class in the order of an indexed field."""
+
+    async def ordered(
+        self,
+        fragment: Fragment,
+        field_name: str,
+        *,
+        descending: bool,
+        limit: int,
+        after: tuple[Value | MissingType, str] | None = None,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read records ordered by (field, id), beyond `after`.
+
+        Ascending: missing, nulls, values. Descending is the exact reverse, ids included. `after` is
+        the (value or MISSING, id) of the last record seen.
+        """
+
+
+class Access(StrEnum):
+    """How a store finds the records of a search, cheapest first."""
+
+    KEYS = "keys"
+    INDEX = "index"
+    SERVER_SCAN = "server scan"
+    CLIENT_SCAN = "client scan"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushdown:
+    """The plan of a store for a search.
+
+    Attributes:
+        pushed: The part of the filter that it applies exactly; None: nothing.
+        residual: The rest, to be evaluated on the records it returns; the filter is equivalent to
+            both together.
+        access: How it finds the records. CLIENT_SCAN: it can only send them all.
+        ordered: Whether it returns them in the requested order, so that `SearchRequest.after` may
+            be used.
+    """
+
+    pushed: Filter | None
+    residual: Filter | None
+    access: Access
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """Leaves out records whose reference does not lead to a live record that passes.
+
+    Attributes:
+        reference: The field that holds the reference.
+        fragment: The fragment of the record that it leads to, in the same store.
+        filter: What must hold for that record, a filter that `Queryable.pushdown` has pushed whole;
+            None: it must be there.
+        inner: Semi-joins of that record.
+    """
+
+    reference: str
+    fragment: Fragment
+    filter: Filter | None
+    inner: tuple[SemiJoin, ...] = ()
+
+
+@immutable
+class SearchRequest:
+    """A search among the live records of a fragment, page by page.
+
+    Attributes:
+        fragment: Where to look.
+        filter: A filter that `Queryable.pushdown` has returned as pushed; None: all records.
+        order: An order for which it has said `ordered`; empty: any.
+        limit: Records per page at most.
+        after: Return only records beyond this position of `order`; first page only.
+        resume: `SearchPage.resume` of the page before.
+        fields: Fields to return; None: all.
+        deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
+        semi_joins: What leaves out further records; only where the store is `SemiJoining`.
+    """
+
+    fragment: Fragment
+    filter: Filter | None
+    order: tuple[OrderBy, ...]
+    limit: int
+    after: Position | None = None
+    resume: Any = None
+    fields: tuple[str, ...] | None = None
+    deadline_s: float = 10.0
+    semi_joins: tuple[SemiJoin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """A page of a search; `resume` leads to the next one and is None on the last."""
+
+    records: Sequence[Record]
+    resume: Any = None
+
+
+@runtime_checkable
+class Queryable(Protocol):
+    """A store that searches by filters; it leaves to the caller what it cannot apply exactly."""
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        """Plan a search; pure, without a call to the server.
+
+        The filter's and the order's paths begin with fields of the fragment, or are `ID`. An empty
+        order means the order of ids here.
+        """
+
+    async def find(self, find: SearchRequest) -> SearchPage:
+        """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
+
+
+@runtime_checkable
+class SemiJoining(Queryable, Protocol):
+    """A store whose searches follow references to its own records (`SearchRequest.semi_joins`)."""
+
+    def follows(self, fragment: Fragment) -> bool:
+        """Whether a search may follow references to records of a fragment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownJoin:
+    """A record that a reference leads to, shown in the document of the record that is found.
+
+    Attributes:
+        alias: The member that shows it; null if there is no such record.
+        outer: The alias of the record that holds the reference; empty: the one that is found.
+        reference: The field that holds it.
+        fragment: The fragment of the record, in the same store.
+        names: The fields that are shown, sorted.
+        filter: What must hold for that record, a filter that `Queryable.pushdown` has pushed whole,
+            and that nothing but a record meets; None: nothing, not even that it is there.
+    """
+
+    alias: str
+    outer: str
+    reference: str
+    fragment: Fragment
+    names: tuple[str, ...]
+    filter: Filter | None
+
+
+@immutable
+class DocumentPage:
+    """A page of a search as documents.
+
+    Attributes:
+        documents: For each record its id as ``id``, the values of the fields shown that are not
+            missing, and by alias what is joined: a document alike, or None.
+        last: The last record with the fields of the order, if more follow.
+    """
+
+    documents: list[dict[str, Any]]
+    last: Record | None
+
+
+@runtime_checkable
+class Joining(SemiJoining, Protocol):
+    """A store that joins records to those that it finds, in one snapshot."""
+
+    async def documents(
+        self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> DocumentPage:
+        """Return the first page of a search, or in the order of ids any page, as documents.
+
+        Args:
+            find: The search.
+            names: The fields that are shown, sorted.
+            joins: What is shown of other records, each after the one that refers to it.
+        """
+
+
+def is_queryable(store: object) -> TypeGuard[Queryable]:
+    """Whether a store is `Queryable`; cached by class, which `isinstance` is not."""
+    return issubclass(type(store), Queryable)
+
+
+def is_semi_joining(store: object) -> TypeGuard[SemiJoining]:
+    """Whether a store is `SemiJoining`; cached like `is_queryable`."""
+    return issubclass(type(store), SemiJoining)
+
+
+def is_joining(store: object) -> TypeGuard[Joining]:
+    """Whether a store is `Joining`; cached like `is_queryable`."""
+    return issubclass(type(store), Joining)
+
+
+@runtime_checkable
+class Aggregating(Protocol):
+    """A store that groups and computes."""
+
+    def aggregates(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+    ) -> bool:
+        """Whether it applies the whole filter and computes all this exactly (floats to 1e-9)."""
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
+        """Return up to `limit` groups, in no order, each with its values and what was computed.
+
+        A sum of integers may be beyond 64 bits; an average is a float (of decimals, a Decimal).
+        Raises `StoreTooCostly` beyond the deadline.
+        """
+
+
+def only_level(order: tuple[OrderBy, ...]) -> OrderBy | None:
+    """Return the one level that decides an order, if there is one.
+
+    Ids follow the values of the last level in its direction anyway, and nothing is left to be
+    ordered behind them. No level at all is the order of ids.
+    """
+    match order:
+        case ():
+            return OrderBy(ID)
+        case (level, *_) if level.path == ID:
+            return level
+        case (level, *rest) if not rest or rest[0] == OrderBy(ID, level.descending):
+            return level
+    return None

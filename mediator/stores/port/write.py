@@ -1,0 +1,152 @@
+"""Conditional writes to one record, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import Enum, auto
+
+from mediator.base.immutable import immutable
+from mediator.model.operators import OperatorCall, OperatorFailure
+from mediator.schema.types import Value, Values
+from mediator.stores.port.records import Fragment
+
+__all__ = ["Status", "Write", "WriteKind", "WriteResult"]
+
+
+class WriteKind(Enum):
+    """What a write does to its record.
+
+    CREATE: the record must be absent; it becomes exactly `values`.
+    REPLACE: the record becomes exactly `values`, present before or not.
+    UPDATE: the record must be present; `values` are set, `unset` removed, `operators` applied.
+    DELETE: the record must be present; a tombstone keeps its versions.
+    """
+
+    CREATE = auto()
+    REPLACE = auto()
+    UPDATE = auto()
+    DELETE = auto()
+
+
+@immutable
+class Write:
+    """One atomic conditional write to one record, its outbox entry included.
+
+    Attributes:
+        fragment: Where it goes.
+        id: The object's id.
+        kind: What it does.
+        operation: Unique id of the operation; with the group it makes the change id.
+        groups: The groups that get a new version, max(previous + 1, store clock in us). For CREATE,
+            REPLACE and DELETE: all groups of the fragment.
+        values: Fields set.
+        unset: Fields removed (UPDATE).
+        operators: Operators applied (UPDATE), each to a different field, none of it in `values`.
+        expect: Versions that groups here must have, else the write is not applied (CONFLICT).
+        require_present: REPLACE only if the record is there (If-Match: *).
+        creation_version: Set when the anchor lives elsewhere: the creation_version to record
+            (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record
+            created later is left alone.
+        remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)
+            with the write itself for `RETENTION_S`, and answers a repeated operation with REPLAYED.
+        returning: Fields whose values after the write are returned; None: none; (): all.
+        intent: The write intent that the record must have (`Lockable`), which goes with the write,
+            and is noted as the record's last joint write; empty: it must have none. Else the write
+            is not applied (LOCKED).
+    """
+
+    fragment: Fragment
+    id: str
+    kind: WriteKind
+    operation: str
+    groups: tuple[str, ...]
+    values: Values = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    operators: tuple[OperatorCall, ...] = ()
+    expect: Mapping[str, int] = field(default_factory=dict)
+    require_present: bool = False
+    creation_version: int | None = None
+    remember: str | None = None
+    returning: tuple[str, ...] | None = None
+    intent: str = ""
+
+    def with_intent(
+        self,
+        intent: str,
+        *,
+        creation_version: int | None,
+        remember: str | None,
+        is_present: bool = False,
+    ) -> Write:
+        """Return the same write under an intent; `dataclasses.replace` takes ten times as long.
+
+        `is_present`: the record is known to be present, and stays so while it has the intent.
+        """
+        return Write(
+            self.fragment,
+            self.id,
+            self.kind,
+            self.operation,
+            self.groups,
+            self.values,
+            self.unset,
+            self.operators,
+            self.expect,
+            self.require_present or is_present,
+            creation_version,
+            remember,
+            self.returning,
+            intent,
+        )
+
+
+class Status(Enum):
+    """The outcome of a write.
+
+    APPLIED: it took effect now.
+    REPLAYED: this operation had taken effect before; the result is that of the first execution.
+    REUSED: the operation id was used before with another fingerprint; nothing done.
+    CONFLICT: a version in `expect` differs (`versions` has the current ones); nothing done.
+    MISSING: the record is not there (UPDATE, DELETE, require_present); nothing done.
+    EXISTS: the record is there (CREATE); nothing done.
+    REFUSED: an operator cannot be applied (`failure`); nothing done.
+    FENCED: the record was fenced against the writes of its token; nothing done.
+    LOCKED: the record's intent is not the write's (`intent` has it); nothing done.
+    """
+
+    APPLIED = auto()
+    REPLAYED = auto()
+    REUSED = auto()
+    CONFLICT = auto()
+    MISSING = auto()
+    EXISTS = auto()
+    REFUSED = auto()
+    FENCED = auto()
+    LOCKED = auto()
+
+
+@immutable
+class WriteResult:
+    """The result of a `Write`.
+
+    Attributes:
+        status: The outcome.
+        created: Whether the record was absent before (CREATE, REPLACE).
+        creation_version: The record's creation_version; for DELETE the highest version of the
+            tombstone.
+        versions: After APPLIED and REPLAYED: all versions of the record; on CONFLICT the current
+            ones; otherwise empty.
+        values: The fields of `returning`. A replay has the values of the first execution, if it
+            returned any.
+        failure: With REFUSED.
+        intent: With LOCKED: the intent that the record has, empty if none.
+    """
+
+    status: Status
+    created: bool = False
+    creation_version: int = 0
+    versions: Mapping[str, int] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    failure: OperatorFailure | None = None
+    intent: str = ""

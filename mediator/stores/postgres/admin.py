@@ -1,0 +1,233 @@
+"""Administration: tables and indexes, made one replica at a time, and facts about the server."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import asyncpg
+import sqlalchemy as sa
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
+
+from mediator.stores.port import Fragment, ServerFacts, StoreRefused
+from mediator.stores.postgres.connection import transaction
+from mediator.stores.postgres.layout import (
+    NamespaceTables,
+    RecordTable,
+    column_name,
+    retired_name,
+    table_name,
+)
+from mediator.stores.postgres.sql import DIALECT, quoted
+
+__all__ = ["drop_class", "observe", "prepare_class", "prepare_namespace"]
+
+_NAMESPACE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('portolan ' || $1, 0))"
+_LONG_TIMEOUT: Final = "SET LOCAL statement_timeout = '300s'"
+"""An index may take minutes to build; the timeout of a session is for single calls."""
+
+_COLUMNS: Final = """
+SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
+WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
+"""
+_INDEXES: Final = """
+SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
+WHERE indrelid = $1::regclass AND NOT indisprimary
+"""
+_TEXT: Final = 'text COLLATE "C"'
+_ADDED_COLUMNS: Final = {"_intent": _TEXT, "_joint": _TEXT, "_fences": "jsonb"}
+"""Columns of `fragment_table` that older versions did not make, and their types."""
+
+_MISSING_COLUMNS: Final = """
+SELECT "table", later FROM {classes}, unnest($2::text[]) AS later WHERE NOT EXISTS (
+    SELECT FROM pg_attribute WHERE attname = later
+    AND attrelid = to_regclass(quote_ident($1) || '.' || quote_ident("table"))
+)
+"""
+_OLD_FIELDS: Final = 'SELECT fields FROM {classes} WHERE "table" = $1'
+_NEW_FIELDS: Final = """
+INSERT INTO {classes} ("table", fields) VALUES ($1, $2)
+ON CONFLICT ("table") DO UPDATE SET fields = excluded.fields
+"""
+
+
+def _sql(element: Any) -> str:
+    return str(element.compile(dialect=DIALECT))
+
+
+def _qualified(table: sa.Table) -> str:
+    return quoted(str(table.schema), table.name)
+
+
+async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) -> None:
+    """Create the schema and its own tables where they are absent."""
+    namespace = str(namespace_tables.outbox.schema)
+    async with transaction(connection):
+        await connection.execute(_LONG_TIMEOUT)
+        await connection.fetch(_NAMESPACE_LOCK, namespace)
+        there = await connection.fetchval("SELECT to_regnamespace($1)", quoted(namespace))
+        if there is None:
+            await connection.execute(f"CREATE SCHEMA {quoted(namespace)}")
+        for table in namespace_tables.all:
+            if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
+                await _create(connection, table)
+        await _add_bookkeeping(connection, namespace_tables)
+
+
+async def _add_bookkeeping(connection: Any, namespace_tables: NamespaceTables) -> None:
+    """Add the columns that older versions did not make."""
+    namespace, types = str(namespace_tables.classes.schema), _ADDED_COLUMNS
+    query = _MISSING_COLUMNS.format(classes=_qualified(namespace_tables.classes))
+    for table, column in await connection.fetch(query, namespace, list(types)):
+        qualified = quoted(namespace, table)
+        await connection.execute(f"ALTER TABLE {qualified} ADD COLUMN {column} {types[column]}")
+
+
+async def _create(connection: Any, table: sa.Table) -> None:
+    await connection.execute(_sql(CreateTable(table)))
+    for index in table.indexes:
+        await connection.execute(_sql(CreateIndex(index)))
+
+
+async def prepare_class(
+    connection: Any,
+    namespace_tables: NamespaceTables,
+    records: RecordTable,
+    previous: Fragment | None,
+) -> None:
+    """Make the table of a class what its fragment needs; rows that are there keep their data."""
+    table = records.table
+    async with transaction(connection):
+        await connection.execute(_LONG_TIMEOUT)
+        await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
+        if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
+            await _create(connection, table)
+        else:
+            await _retire(connection, namespace_tables, records, previous)
+            await _add_columns(connection, records)
+            await _match_indexes(connection, table)
+        remember = _NEW_FIELDS.format(classes=_qualified(namespace_tables.classes))
+        await connection.execute(remember, table.name, list(records.columns))
+
+
+async def _retire(
+    connection: Any,
+    namespace_tables: NamespaceTables,
+    records: RecordTable,
+    previous: Fragment | None,
+) -> None:
+    """Rename the columns of fields that left the schema and now come back as new ones.
+
+    In existing rows a new field is missing, so it must not find the values of an earlier field.
+    A field that was among those prepared last is not new: another replica has prepared it.
+    """
+    if previous is None:
+        return
+    query = _OLD_FIELDS.format(classes=_qualified(namespace_tables.classes))
+    known = {*previous.fields, *(await connection.fetchval(query, records.table.name) or ())}
+    there = await _columns(connection, records.table)
+    for name in records.fragment.fields.keys() - known:
+        if column_name(name) in there:
+            await _rename_column(connection, records, name)
+
+
+async def _rename_column(connection: Any, records: RecordTable, name: str) -> None:
+    table, old = _qualified(records.table), quoted(column_name(name))
+    kept = quoted(retired_name(name, records.fragment.schema_version))
+    await connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {kept}")
+    await connection.execute(
+        f"UPDATE {table} SET _nulls = array_remove(_nulls, $1) WHERE $1 = ANY (_nulls)",  # noqa: S608 - quoted identifiers
+        name,
+    )
+
+
+async def _columns(connection: Any, table: sa.Table) -> dict[str, str]:
+    return dict(await connection.fetch(_COLUMNS, _qualified(table)))
+
+
+async def _add_columns(connection: Any, records: RecordTable) -> None:
+    table = records.table
+    there = await _columns(connection, table)
+    _check_types(records, there)
+    for column in table.columns:
+        if column.name not in there:
+            definition = _sql(CreateColumn(column))
+            await connection.execute(f"ALTER TABLE {_qualified(table)} ADD COLUMN {definition}")
+
+
+def _check_types(records: RecordTable, there: dict[str, str]) -> None:
+    """Refuse to use a column of another type: its values would be read wrongly."""
+    for name, column in records.columns.items():
+        wanted = column.type.compile(dialect=DIALECT).split(" COLLATE")[0].lower()
+        present = there.get(column.name)
+        if present is not None and present != wanted:
+            raise StoreRefused(
+                f"{records.fragment.system}: the column of {name} holds {present}, not {wanted}"
+            )
+
+
+async def _match_indexes(connection: Any, table: sa.Table) -> None:
+    there = {name for (name,) in await connection.fetch(_INDEXES, _qualified(table))}
+    wanted = {str(index.name): index for index in table.indexes}
+    for name in sorted(there - wanted.keys()):
+        if "~" in name:  # an index that an administrator made has another name
+            await connection.execute(f"DROP INDEX {quoted(str(table.schema), name)}")
+    for name in sorted(wanted.keys() - there):
+        await connection.execute(_sql(CreateIndex(wanted[name])))
+
+
+async def drop_class(
+    connection: Any, namespace_tables: NamespaceTables, fragment: Fragment
+) -> None:
+    """Drop the table of a class and what is remembered of it; its changes stay for the feed."""
+    operations, classes = namespace_tables.operations, namespace_tables.classes
+    name, schema = table_name(fragment.database, fragment.stored_as), str(operations.schema)
+    async with transaction(connection):
+        await connection.execute(_LONG_TIMEOUT)
+        await connection.fetch(_NAMESPACE_LOCK, schema)
+        await connection.execute(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
+        await connection.execute(f'DELETE FROM {_qualified(classes)} WHERE "table" = $1', name)  # noqa: S608 - quoted identifiers
+        await connection.execute(
+            f"DELETE FROM {_qualified(operations)} WHERE database = $1 AND class = $2",  # noqa: S608 - quoted identifiers
+            fragment.database,
+            fragment.stored_as,
+        )
+
+
+_SETTINGS: Final = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
+_QUERY: Final = """
+SELECT name, current_setting(name) FROM unnest($1::text[]) AS name
+UNION ALL SELECT 'wal_writer_delay_ms', setting FROM pg_settings WHERE name = 'wal_writer_delay'
+"""
+_REPLICAS: Final = "SELECT count(*) FROM pg_stat_replication"
+_MAY_SEE: Final = "SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')"
+
+
+async def observe(connection: Any) -> ServerFacts:
+    """Query over a connection as the store opens it, so that its own settings count."""
+    details = dict(await connection.fetch(_QUERY, list(_SETTINGS)))
+    return ServerFacts(
+        server="PostgreSQL",
+        version=details["server_version"],
+        durability_s=_durability_s(details),
+        replicas=await _replicas(connection),
+        details=details,
+    )
+
+
+def _durability_s(details: dict[str, str]) -> float | None:
+    """Seconds of acknowledged writes that a crash may lose (PostgreSQL manual, 28.4)."""
+    if details["fsync"] != "on":
+        return None
+    if details["synchronous_commit"] != "off":
+        return 0.0
+    return 3 * float(details["wal_writer_delay_ms"]) / 1000
+
+
+async def _replicas(connection: Any) -> int | None:
+    # Without the role the rows are there, yet all but empty, or hidden: count nothing then.
+    try:
+        if not await connection.fetchval(_MAY_SEE):
+            return None
+        return int(await connection.fetchval(_REPLICAS))
+    except asyncpg.InsufficientPrivilegeError:
+        return None

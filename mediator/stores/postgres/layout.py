@@ -1,0 +1,259 @@
+"""The tables and their names: one for each class, and three of ours in each namespace.
+
+A row is a record or its tombstone (`_deleted` set, all fields null). Where a field's column is
+null, `_nulls` says whether a null is stored or nothing. `_intent` and `_fences` say which writes it
+does not take (see `transactions` and `fencing`), `_joint` which joint write was its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.types import UserDefinedType
+
+from mediator.schema.tree import Field
+from mediator.schema.types import SCALARS, FieldType
+from mediator.stores.port import Fragment
+from mediator.stores.postgres.codec import Codec, field_codec
+from mediator.stores.postgres.sql import constant, number
+
+__all__ = [
+    "INDEXED_CHARACTERS",
+    "NULLS",
+    "NamespaceTables",
+    "RecordTable",
+    "TableOf",
+    "column_name",
+    "fitting",
+    "fragment_table",
+    "index_name",
+    "namespace_tables",
+    "rank",
+    "retired_name",
+    "sort_key",
+    "table_name",
+    "version_name",
+]
+
+_LONGEST: Final = 63
+"""NAMEDATALEN - 1: PostgreSQL cuts longer identifiers silently, which would make them collide."""
+
+_SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "id"})
+
+
+def fitting(name: str) -> str:
+    """Return the name if it fits, else its beginning with 96 bits of its hash."""
+    if len(name.encode()) <= _LONGEST:
+        return name
+    head = name.encode()[:38].decode(errors="ignore")
+    return f"{head}~{sha256(name.encode()).hexdigest()[:24]}"
+
+
+def table_name(database: str, stored_as: str) -> str:
+    """Name the table of a class."""
+    return fitting(f"{database}.{stored_as}")
+
+
+def column_name(field: str) -> str:
+    """Name the column of a field; every table has system columns that a field must not hide."""
+    return f"{field}." if field in _SYSTEM_COLUMNS else field
+
+
+def version_name(group: str) -> str:
+    """Name the version column of a cache group."""
+    return fitting(f"_v.{group}")
+
+
+def index_name(table: str, purpose: str) -> str:
+    """Name an index of a table; indexes share the tables' name space, hence the ``~``."""
+    return fitting(f"{table}~{purpose}")
+
+
+def retired_name(field: str, schema_version: int) -> str:
+    """Name the column that keeps the values of a field that was removed from the schema."""
+    return fitting(f"{field}.before.{schema_version}")
+
+
+NULLS: Final = ARRAY(sa.Text())
+_FILL = {"fillfactor": 80}
+"""Room on each page, so that most updates stay on it and touch no index (heap-only tuples)."""
+
+INDEXED_CHARACTERS: Final = 512
+"""A B-tree entry holds 2,704 bytes at most: 512 characters are up to 2,048, an id up to 512."""
+
+
+class _Xid8(UserDefinedType[Any]):
+    """A transaction id that never wraps around."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "xid8"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordTable:
+    """The table of a fragment.
+
+    Attributes:
+        fragment: The fragment.
+        table: Its table.
+        columns: The column of each field.
+        versions: The version column of each group.
+        codecs: How each field's values travel.
+    """
+
+    fragment: Fragment
+    table: sa.Table
+    columns: Mapping[str, sa.Column[Any]]
+    versions: Mapping[str, sa.Column[Any]]
+    codecs: Mapping[str, Codec]
+
+    @property
+    def id(self) -> sa.Column[Any]:
+        """The column of ids."""
+        return self.table.c["id"]
+
+    @property
+    def live(self) -> sa.ColumnElement[bool]:
+        """Whether a row is a record, and no tombstone."""
+        return self.table.c["_deleted"].is_(None)
+
+    def aliased(self, name: str) -> RecordTable:
+        """Return the table under another name: a class may refer to itself."""
+        table: Any = self.table.alias(name)
+        columns = {field: table.c[column.name] for field, column in self.columns.items()}
+        return replace(self, table=table, columns=columns)
+
+
+TableOf: TypeAlias = Callable[[Fragment], RecordTable]
+"""Finds the table of a fragment."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamespaceTables:
+    """The tables of a namespace besides those of records.
+
+    Attributes:
+        outbox: One row for each change, read in the order (xid, seq).
+        operations: Remembered operations.
+        classes: The fields of each class as they were prepared last.
+    """
+
+    outbox: sa.Table
+    operations: sa.Table
+    classes: sa.Table
+
+    @property
+    def all(self) -> tuple[sa.Table, ...]:
+        """All of them."""
+        return (self.outbox, self.operations, self.classes)
+
+
+def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
+    """Describe the table of a fragment, its indexes included."""
+    codecs = {name: field_codec(field) for name, field in fragment.fields.items()}
+    columns = {n: sa.Column(column_name(n), codec.type) for n, codec in codecs.items()}
+    versions = {
+        group: sa.Column(version_name(group), sa.BigInteger(), nullable=False, server_default="0")
+        for group in fragment.groups
+    }
+    table = sa.Table(
+        table_name(fragment.database, fragment.stored_as),
+        sa.MetaData(schema=namespace),
+        sa.Column("id", sa.Text(collation="C"), primary_key=True),
+        *versions.values(),
+        sa.Column("_creation_version", sa.BigInteger(), nullable=False),
+        sa.Column("_deleted", sa.DateTime(timezone=True)),
+        sa.Column("_nulls", NULLS, nullable=False, server_default="{}"),
+        sa.Column("_intent", sa.Text(collation="C")),
+        sa.Column("_joint", sa.Text(collation="C")),
+        sa.Column("_fences", JSONB()),
+        *columns.values(),
+        postgresql_with=_FILL,
+    )
+    whole = RecordTable(fragment, table, columns, versions, codecs)
+    _add_indexes(whole)
+    return whole
+
+
+def _add_indexes(whole: RecordTable) -> None:
+    table, deleted = whole.table, whole.table.c["_deleted"]
+    sa.Index(index_name(table.name, "_deleted"), deleted, postgresql_where=deleted.is_not(None))
+    for name, field in whole.fragment.fields.items():
+        if field.index and field.type in SCALARS:
+            column, key = whole.columns[name], sort_key(field, whole.columns[name])
+            exact = key is column
+            sa.Index(
+                index_name(table.name, name if exact else f"{name}~"),
+                rank(table, name, column),
+                *((column, whole.id) if exact else (key,)),
+                postgresql_where=whole.live,
+            )
+
+
+def rank(table: Any, name: str, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+    """Order missing (0), null (1) and values (2); the text must be that of the index."""
+    null = constant(name) == sa.any_(table.c["_nulls"])
+    ranked = sa.case((column.is_not(None), number(2)), (null, number(1)), else_=number(0))
+    return sa.cast(ranked, sa.Integer())  # an index takes no bare CASE
+
+
+def sort_key(field: Field, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Return what is indexed of a field: its column, or the beginning of long values.
+
+    In the collation "C" and for bytea, values are ordered as their beginnings are.
+    """
+    short = field.max_length is not None and field.max_length <= INDEXED_CHARACTERS
+    if field.type is FieldType.STRING and not short:
+        return sa.func.left(column, number(INDEXED_CHARACTERS), type_=column.type)
+    if field.type is FieldType.BINARY and not short:
+        return sa.func.substr(column, number(1), number(INDEXED_CHARACTERS), type_=column.type)
+    return column
+
+
+def namespace_tables(namespace: str) -> NamespaceTables:
+    """Describe the tables of a namespace besides those of records."""
+    schema = sa.MetaData(schema=namespace)
+    text, time = sa.Text(collation="C"), sa.DateTime(timezone=True)
+    outbox = sa.Table(
+        "_outbox",
+        schema,
+        sa.Column("xid", _Xid8(), primary_key=True, server_default=sa.func.pg_current_xact_id()),
+        sa.Column("seq", sa.BigInteger(), sa.Identity(always=True, cache=1), primary_key=True),
+        *(sa.Column(n, text, nullable=False) for n in ("change", "database", "class", "object")),
+        sa.Column("group", text, nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("kind", text, nullable=False),
+        sa.Column("before", JSONB()),
+        sa.Column("before_nulls", NULLS),
+        sa.Column("after", JSONB()),
+        sa.Column("after_nulls", NULLS),
+        sa.Column("at", time, nullable=False),
+    )
+    operations = sa.Table(
+        "_operations",
+        schema,
+        *(sa.Column(n, text, primary_key=True) for n in _OPERATION_KEY),
+        sa.Column("fingerprint", text, nullable=False),
+        sa.Column("created", sa.Boolean(), nullable=False),
+        sa.Column("creation_version", sa.BigInteger(), nullable=False),
+        *(sa.Column(n, JSONB(), nullable=False) for n in ("versions", "values")),
+        sa.Column("nulls", NULLS, nullable=False),
+        sa.Column("at", time, nullable=False, index=True),
+    )
+    classes = sa.Table(
+        "_classes",
+        schema,
+        sa.Column("table", text, primary_key=True),
+        sa.Column("fields", NULLS, nullable=False),
+    )
+    return NamespaceTables(outbox, operations, classes)
+
+
+_OPERATION_KEY: Final = ("operation", "database", "class", "object")

@@ -1,0 +1,246 @@
+"""The outbox of a PostgreSQL store as a change log.
+
+Rows are read in the order (xid, seq), which is that of the writes to one record (see `write`).
+Transactions commit out of order, so a row is returned only when no transaction with a lower number
+can still commit one. `pg_snapshot_xmin` says so, but any transaction that has written anything
+anywhere in the cluster holds it back for as long as it likes. Only those that write to the outbox
+matter, and they can be recognised: PostgreSQL locks the tables of a statement before it runs, hence
+*before* the transaction gets its number, and until it ends. So, in this order:
+
+1. Take a snapshot. It knows all transactions below its `xmax`, and which of them are running.
+2. Look at the locks. A transaction of the snapshot that will write to the outbox, or has, either
+   holds its lock, or it has ended, and whatever begins from here on sees what it did.
+3. Read below the lowest of those that hold it, or else below `xmax`.
+
+Only a writer of ours that hangs still holds the feed back: a statement ends with the deadline, a
+transaction whose client is gone with `idle_in_transaction_session_timeout` (see `connection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol, TypeVar
+
+import orjson
+
+from mediator.model.change import Change, kind_of
+from mediator.schema.types import Value
+from mediator.stores.images import image_of
+from mediator.stores.logs import Page, PageSize, numbers_of, position_of, read_on
+from mediator.stores.port import Fragment, FragmentOf, LogEntry
+from mediator.stores.postgres.codec import Codec
+from mediator.stores.postgres.connection import transaction
+from mediator.stores.postgres.sql import quoted
+from mediator.stores.postgres.statements import Statements
+
+__all__ = ["LOG", "OutboxLog", "Snapshot"]
+
+LOG: Final = "outbox"
+
+T = TypeVar("T")
+
+_TRIMMED_AT_ONCE: Final = 5_000
+_TRIMS: Final = 20
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_US: Final = timedelta(microseconds=1)
+_XID: Final = 0xFFFF_FFFF
+"""Locks name a transaction by the lower half of its number."""
+
+# Columns are named with their table: a bare name in ORDER BY would be the text that is returned.
+_BEYOND: Final = """
+SELECT o.xid::text, o.seq, change, database, class, object, "group", version, kind,
+    before, before_nulls, after, after_nulls, at
+FROM {outbox} o
+WHERE (o.xid, o.seq) > ($1::text::xid8, $2) AND o.xid < $3::text::xid8
+ORDER BY o.xid, o.seq LIMIT $4
+"""
+_OLDEST: Final = "SELECT o.xid::text, o.seq FROM {outbox} o ORDER BY o.xid, o.seq LIMIT 1"
+_SNAPSHOT: Final = "SELECT pg_current_snapshot()::text"
+# The snapshot is that of the statement, taken before it looks at the locks.
+_LOCKS: Final = """
+SELECT pg_current_snapshot()::text, virtualtransaction, transactionid::text::bigint
+FROM (VALUES (1)) one LEFT JOIN pg_locks ON granted AND (
+    (locktype = 'transactionid' AND mode = 'ExclusiveLock')
+    OR (locktype = 'relation' AND mode = 'RowExclusiveLock' AND relation = $1::text::regclass
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))
+"""
+_TRIM: Final = """
+WITH removed AS (
+    DELETE FROM {outbox} WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM (
+            SELECT ctid, at FROM {outbox} WHERE (xid, seq) <= ($1::text::xid8, $2)
+            ORDER BY xid, seq LIMIT $4) oldest
+        WHERE at <= clock_timestamp() - make_interval(secs => $3)))
+    RETURNING 1)
+SELECT count(*) FROM removed
+"""
+
+
+class _Use(Protocol):
+    """Lets work have a connection until the deadline."""
+
+    def __call__(self, work: Callable[[Any], Awaitable[T]], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Which transactions were running at a time, as `pg_current_snapshot` reports.
+
+    Attributes:
+        xmin: All below have ended.
+        xmax: None from here on had started.
+        running: Those between that were running.
+    """
+
+    xmin: int
+    xmax: int
+    running: tuple[int, ...]
+
+    @classmethod
+    def read(cls, text: str) -> Snapshot:
+        """Read ``xmin:xmax:running,...``."""
+        xmin, xmax, running = text.split(":")
+        return cls(int(xmin), int(xmax), tuple(map(int, filter(None, running.split(",")))))
+
+    def reached(self, locks: Iterable[tuple[str, int | None]]) -> int:
+        """Return the number below which no writer is running any more.
+
+        Args:
+            locks: Of transactions, each named by its virtual number: the number that it has, and
+                None if it has locked the outbox.
+        """
+        writers, holders = set[str](), dict[int, str]()
+        for holder, xid in locks:
+            if xid is None:
+                writers.add(holder)
+            else:
+                holders[xid] = holder
+        # A number is given a moment before its lock is taken: it may be that of such a writer.
+        unnamed = not writers.issubset(holders.values())
+
+        def matters(xid: int) -> bool:
+            holder = holders.get(xid & _XID)
+            return unnamed if holder is None else holder in writers
+
+        return min(filter(matters, self.running), default=self.xmax)
+
+
+class OutboxLog:
+    """The outbox of a namespace, read and trimmed.
+
+    Args:
+        plans: What is known of the namespace.
+        use: Lets work have a connection until the deadline.
+    """
+
+    def __init__(self, statements: Statements, use: _Use) -> None:
+        self._statements, self._use = statements, use
+        table = statements.namespace_tables.outbox
+        self._name = quoted(str(table.schema), table.name)
+        self._page_size = PageSize()
+        self._last_xmax = 0
+
+    async def read(self, after: str | None, limit: int, fragment_of: FragmentOf) -> list[LogEntry]:
+        """Return changes beyond a position; see `ChangeLog.changes`."""
+        reached, _ = await self.horizon()
+
+        async def page(after: str | None, count: int) -> Page:
+            xid, seq = numbers_of(after)
+            rows = await self._ordered(_BEYOND, str(xid), seq, str(reached), count)
+            return [(self._logged(row, fragment_of), _size(row)) for row in rows]
+
+        return await read_on(self._page_size, after, limit, page)
+
+    async def horizon(self) -> tuple[int, int]:
+        """Return (reached, awaited), numbers of transactions.
+
+        Whatever had committed before this call is below `awaited`; whatever is below `reached` is
+        returned by a read that begins after it.
+        """
+        ((text,),) = await self._fetch(_SNAPSHOT)
+        snapshot = Snapshot.read(text)
+        reached = snapshot.xmin
+        if snapshot.xmin < self._last_xmax:
+            # One that was running at the last look still is: it may be none of ours.
+            rows = await self._fetch(_LOCKS, self._name)
+            snapshot = Snapshot.read(rows[0][0])
+            reached = snapshot.reached((row[1], row[2]) for row in rows if row[1] is not None)
+        self._last_xmax = snapshot.xmax
+        return reached, snapshot.xmax
+
+    async def oldest(self) -> str | None:
+        """Return the position of the oldest row, or None."""
+        rows = await self._ordered(_OLDEST)
+        return _position(rows[0]) if rows else None
+
+    async def trim(self, upto: str, keep_s: float) -> int:
+        """Remove rows up to a position, but none younger than `keep_s`; some of them, if many."""
+        (xid, seq), removed = numbers_of(upto), 0
+        for _ in range(_TRIMS):
+            ((some,),) = await self._ordered(_TRIM, str(xid), seq, keep_s, _TRIMMED_AT_ONCE)
+            removed += some
+            if some < _TRIMMED_AT_ONCE:
+                break
+        return removed
+
+    async def _fetch(self, statement: str, *arguments: Any) -> list[Any]:
+        rows: list[Any] = await self._use(lambda c: c.fetch(statement, *arguments))
+        return rows
+
+    async def _ordered(self, statement: str, *arguments: Any) -> list[Any]:
+        """Run a statement on the outbox that takes rows in its order, from the first on."""
+        text = statement.format(outbox=self._name)
+
+        async def run(connection: Any) -> list[Any]:
+            async with transaction(connection):
+                # Its plan is kept; made for a short log, it would sort all of a long one each time.
+                await connection.execute("SET LOCAL enable_sort = off")
+                rows: list[Any] = await connection.fetch(text, *arguments)
+                return rows
+
+        return await self._use(run)
+
+    def _logged(self, row: Any, fragment_of: FragmentOf) -> LogEntry:
+        fragment = fragment_of(row["database"], row["class"])
+        return LogEntry(_position(row), None if fragment is None else self._change(row, fragment))
+
+    def _change(self, row: Any, fragment: Fragment) -> Change:
+        codecs = self._statements.records(fragment).codecs
+
+        def image(text: str | None, nulls: Sequence[str] | None) -> dict[str, Any] | None:
+            if text is None:
+                return None
+            members = orjson.loads(text).items()
+            # In jsonb, null stands for a missing field too; `nulls` names those that are null.
+            present = ((n, v) for n, v in members if v is not None or n in (nulls or ()))
+            return image_of(fragment, present, lambda name, value: _value(codecs[name], value))
+
+        before = image(row["before"], row["before_nulls"])
+        return Change(
+            id=row["change"],
+            database=fragment.database,
+            class_name=row["class"],
+            object_id=row["object"],
+            group=row["group"],
+            version=row["version"],
+            kind=kind_of(row["kind"], absent=before is None),
+            before=before,
+            after=image(row["after"], row["after_nulls"]),
+            time_us=(row["at"] - _EPOCH) // _US,
+            database_id=fragment.database_id,
+        )
+
+
+def _value(codec: Codec, kept: Any) -> Value:
+    value: Value = kept if kept is None or codec.from_json is None else codec.from_json(kept)
+    return value
+
+
+def _position(row: Any) -> str:
+    return position_of(int(row[0]), row[1])
+
+
+def _size(row: Any) -> int:
+    return len(row["before"] or "") + len(row["after"] or "")

@@ -1,0 +1,58 @@
+"""Retention: removes old tombstones and operations, and changes beyond a bound."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mediator.stores.port import RETENTION_S
+from mediator.stores.postgres.sql import quoted
+
+__all__ = ["CHANGES_KEPT", "reap"]
+
+CHANGES_KEPT: Final = 1_000_000
+"""About how many changes are kept at most, relayed or not. The relay trims what it has relayed."""
+
+_TABLES: Final = 'SELECT "table" FROM {classes}'
+# Locked rows are skipped: a concurrent write makes the record anew.
+_TOMBSTONES: Final = """
+DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM {table} WHERE _deleted < $1 AND _intent IS NULL ORDER BY _deleted LIMIT $2
+    FOR UPDATE SKIP LOCKED))
+"""
+_DATED: Final = """
+DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM {table} WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))
+"""
+# Looks at the oldest rows only, so that a reap with nothing to do costs nothing.
+_CHANGES: Final = """
+DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM (SELECT ctid, seq FROM {table} ORDER BY xid, seq LIMIT $1) oldest
+    WHERE seq <= (SELECT seq FROM {table} ORDER BY xid DESC, seq DESC LIMIT 1) - $2))
+"""
+
+
+async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int:
+    """Remove up to `limit` rows; returns how many.
+
+    Args:
+        connection: A connection.
+        namespace: The schema of ours.
+        now_s: Seconds since the epoch, by the server's clock.
+        limit: Rows removed at most.
+    """
+    before = datetime.fromtimestamp(now_s - RETENTION_S, UTC)
+    classes = quoted(namespace, "_classes")
+    names = [name for (name,) in await connection.fetch(_TABLES.format(classes=classes))]
+    work = [("_operations", _DATED), *((name, _TOMBSTONES) for name in names)]
+    removed = 0
+    for name, statement in [*work, ("_outbox", _CHANGES)]:
+        if removed < limit:
+            sql, left = statement.format(table=quoted(namespace, name)), limit - removed
+            bounds = (left, CHANGES_KEPT) if statement is _CHANGES else (before, left)
+            removed += _count(await connection.execute(sql, *bounds))
+    return removed
+
+
+def _count(tag: str) -> int:
+    return int(tag.removeprefix("DELETE "))

@@ -1,0 +1,169 @@
+"""Aggregation: groups of records with exact sums; averages are computed from sums and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+
+from mediator.model.average import average
+from mediator.model.filters import ID, Filter, Path
+from mediator.model.query import Computation, Function
+from mediator.schema.scalars import canonical_decimal
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.stores.port import Fragment
+from mediator.stores.postgres.layout import RecordTable
+from mediator.stores.postgres.read.statements import MISSING_RANK, NULL_RANK, VALUE_RANK
+from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
+from mediator.stores.postgres.search.predicates import FilterShape, field_at, shaped_filter
+from mediator.stores.postgres.sql import Statement, number, parameter
+
+__all__ = ["Grouping", "aggregate_statement", "computes", "group_of", "grouping_of"]
+
+Expression: TypeAlias = sa.ColumnElement[Any]
+Group: TypeAlias = tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]
+
+_NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
+# min and max of bytea came with PostgreSQL 18.
+_COMPARED: Final = SCALARS - {FieldType.BINARY}
+
+
+class Grouping(NamedTuple):
+    """The shape of an aggregation: filter, fields that group (``id`` for the id), computations."""
+
+    fragment: Fragment
+    shape: FilterShape
+    group: tuple[str, ...]
+    compute: tuple[tuple[Function, str | None], ...]
+
+
+def computes(
+    fragment: Fragment,
+    filter_: Filter | None,
+    group: tuple[Path, ...],
+    compute: Mapping[str, Computation],
+) -> bool:
+    """Whether all of an aggregation is done exactly here."""
+    if shaped_filter(fragment, filter_) is None:
+        return False
+    fields = [field_at(fragment, path) for path in group]
+    grouped = all(field is not None and field.type in SCALARS for field in fields)
+    return grouped and all(_exact(fragment, computation) for computation in compute.values())
+
+
+def _exact(fragment: Fragment, computation: Computation) -> bool:
+    function, path = computation.function, computation.path
+    if path is None:
+        return function is Function.COUNT
+    field = field_at(fragment, path)
+    if field is None:
+        return False
+    if function is Function.COUNT:
+        return True
+    return field.type in (_NUMBERS if function in (Function.SUM, Function.AVG) else _COMPARED)
+
+
+def grouping_of(
+    fragment: Fragment,
+    shape: FilterShape,
+    group: tuple[Path, ...],
+    compute: Mapping[str, Computation],
+) -> Grouping:
+    """Return the shape of an aggregation that `computes` has admitted."""
+    functions = tuple((c.function, None if c.path is None else c.path[0]) for c in compute.values())
+    return Grouping(fragment, shape, tuple(path[0] for path in group), functions)
+
+
+def aggregate_statement(records: RecordTable, grouping: Grouping) -> Statement:
+    """Compute groups (parameters: the constants of the condition, `limit`)."""
+    keys = [key for name in grouping.group for key in _keys(records, name)]
+    results = [column for call in grouping.compute for column in _result_columns(records, *call)]
+    # Without anything to compute, counting makes all records one group.
+    selected = [*keys, *results] or [sa.func.count()]
+    columns = [column.label(f"c{i}") for i, column in enumerate(selected)]
+    query = sa.select(*columns).select_from(records.table)
+    query = query.where(records.live, condition(records, grouping.shape))
+    query = query.group_by(*keys).limit(parameter("limit", sa.BigInteger()))
+    return Statement(query)
+
+
+def _keys(records: RecordTable, name: str) -> list[Expression]:
+    ranked: Expression = number(VALUE_RANK) if name == ID[0] else rank_of(records, name)
+    # GROUP BY takes a literal alone for the number of a column.
+    return [sa.cast(ranked, sa.Integer()), column_of(records, name)]
+
+
+def _result_columns(records: RecordTable, function: Function, name: str | None) -> list[Expression]:
+    """Return the columns of one computation: for an average its sum and its count."""
+    if name is None:
+        return [sa.func.count()]
+    column = column_of(records, name)
+    if function is Function.COUNT:
+        return [sa.func.count(column)]
+    if function in (Function.SUM, Function.AVG):
+        total = sa.func.sum(_exact_number(column), type_=sa.Numeric())
+        return [total] if function is Function.SUM else [total, sa.func.count(column)]
+    names = _BOOLEAN_ENDS if isinstance(column.type, sa.Boolean) else _ENDS
+    return [getattr(sa.func, names[function])(column, type_=column.type)]
+
+
+_ENDS: Final = {Function.MIN: "min", Function.MAX: "max"}
+_BOOLEAN_ENDS: Final = {Function.MIN: "bool_and", Function.MAX: "bool_or"}
+
+
+def _exact_number(column: Expression) -> Expression:
+    """A float's shortest text is its own; its numeric has 15 digits, and sums of floats drift."""
+    if isinstance(column.type, sa.Double):
+        return sa.cast(sa.cast(column, sa.Text()), sa.Numeric())
+    return column
+
+
+def group_of(records: RecordTable, grouping: Grouping, names: tuple[str, ...], row: Any) -> Group:
+    """Read a group out of a row; `names` are those of the results."""
+    cells = iter(row)
+    key = tuple([_key(records, name, next(cells), next(cells)) for name in grouping.group])
+    results: dict[str, Value] = {}
+    for result, (function, name) in zip(names, grouping.compute, strict=True):
+        value = next(cells)
+        count = next(cells) if function is Function.AVG else 1
+        results[result] = _result(records, function, name, value, count)
+    return key, results
+
+
+def _key(records: RecordTable, name: str, ranked: int, value: Any) -> Value | MissingType:
+    if ranked == VALUE_RANK:
+        return _decoded(records, name, value)
+    return {MISSING_RANK: MISSING, NULL_RANK: None}[ranked]
+
+
+def _decoded(records: RecordTable, name: str, value: Any) -> Value:
+    decode = None if name == ID[0] else records.codecs[name].decode
+    return value if decode is None else decode(value)  # type: ignore[no-any-return]
+
+
+def _result(
+    records: RecordTable, function: Function, name: str | None, value: Any, count: int
+) -> Value:
+    if function is Function.COUNT or value is None or name is None:
+        return value  # type: ignore[no-any-return]
+    if function in (Function.MIN, Function.MAX):
+        return _decoded(records, name, value)
+    type_ = records.fragment.fields[name].type
+    return (_SUMS if function is Function.SUM else _MEANS)[type_](value, count)
+
+
+_Made: TypeAlias = Callable[[Decimal, int], Value]
+
+_SUMS: Final[Mapping[FieldType, _Made]] = {
+    FieldType.INTEGER: lambda total, _: int(total),
+    FieldType.FLOAT: lambda total, _: float(total),
+    FieldType.DECIMAL: lambda total, _: canonical_decimal(total),
+}
+_MEANS: Final[Mapping[FieldType, _Made]] = {
+    FieldType.INTEGER: lambda total, count: average(int(total), count),
+    FieldType.FLOAT: lambda total, count: average(float(total), count),
+    FieldType.DECIMAL: average,
+}

@@ -1,0 +1,203 @@
+"""SQL conditions of filter shapes.
+
+A condition is TRUE exactly where its filter holds; elsewhere it is FALSE or NULL. AND, OR and WHERE
+pass that on, and a negation is IS NOT TRUE: so no NULL ever decides, and plain comparisons stay
+plain, as indexes need them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from mediator.model.filters import ID
+from mediator.stores.port import Fragment
+from mediator.stores.postgres.layout import RecordTable, rank, sort_key
+from mediator.stores.postgres.read.statements import NULL_RANK, VALUE_RANK
+from mediator.stores.postgres.search.predicates import FilterShape, Joined, Negated, Predicate
+from mediator.stores.postgres.sql import constant, number, parameter
+
+__all__ = ["column_of", "condition", "named", "rank_of", "served"]
+
+Expression: TypeAlias = sa.ColumnElement[Any]
+
+_TEXT: Final = sa.Text(collation="C")
+_SERVED: Final = frozenset({"eq", "lt", "le", "gt", "ge", "between", "among", "null"})
+_ENDS: Final = {"lt": "le", "gt": "ge"}
+"""What holds for the beginnings of values that compare so."""
+
+
+def named(constants: Sequence[Any]) -> dict[str, Any]:
+    """Name the constants of a filter as its condition names its parameters."""
+    return {f"p{i}": value for i, value in enumerate(constants)}
+
+
+def condition(records: RecordTable, shape: FilterShape, first: int = 0) -> Expression:
+    """Return the condition of a shape, its parameters named as by `named`.
+
+    Args:
+        records: The table.
+        shape: The shape.
+        first: The position of its first constant.
+    """
+    return _Builder(records, first).build(shape)
+
+
+def column_of(records: RecordTable, name: str) -> Expression:
+    """Return the column of a field, or that of ids."""
+    return records.id if name == ID[0] else records.columns[name]
+
+
+def rank_of(records: RecordTable, name: str) -> Expression:
+    """Return whether a field is missing, null or a value, as its index has it."""
+    return rank(records.table, name, records.columns[name])
+
+
+def served(fragment: Fragment, shape: FilterShape) -> bool:
+    """Whether an index leads to the records of a shape."""
+    if not isinstance(shape, Predicate) or shape.keys:
+        return False
+    indexed = shape.field == ID[0] or fragment.fields[shape.field].index
+    return indexed and (shape.test in _SERVED or shape.prefixed)
+
+
+class _Builder:
+    """Builds a condition, numbering its parameters from left to right."""
+
+    def __init__(self, records: RecordTable, first: int) -> None:
+        self._records, self._count = records, first
+
+    def build(self, shape: FilterShape) -> Expression:
+        if isinstance(shape, Joined):
+            parts = [self.build(part) for part in shape.parts]
+            return sa.and_(sa.true(), *parts) if shape.every else sa.or_(sa.false(), *parts)
+        if isinstance(shape, Negated):
+            return self.build(shape.part).is_not(sa.true())
+        if shape.keys:
+            return self._within(shape)
+        if shape.test in ("null", "exists"):
+            return self._ranked(shape)
+        return self._compared(shape)
+
+    def _parameter(self, type_: Any) -> sa.BindParameter[Any]:
+        self._count += 1
+        return parameter(f"p{self._count - 1}", type_)
+
+    def _ranked(self, predicate: Predicate) -> Expression:
+        null = predicate.test == "null"
+        if predicate.field == ID[0]:
+            return sa.false() if null else sa.true()
+        ranked = rank_of(self._records, predicate.field)
+        return ranked == number(NULL_RANK) if null else ranked >= number(NULL_RANK)
+
+    def _compared(self, predicate: Predicate) -> Expression:
+        records = self._records
+        column = column_of(records, predicate.field)
+        given = [self._parameter(type_) for type_ in _types(predicate, column.type)]
+        test = _TESTS[predicate.test](column, *given)
+        if predicate.field == ID[0] or not served(records.fragment, predicate):
+            return test
+        key = sort_key(records.fragment.fields[predicate.field], column)
+        ranked = rank_of(records, predicate.field) == number(VALUE_RANK)
+        return sa.and_(ranked, *self._coarse(predicate, key, column, given), test)
+
+    def _coarse(
+        self, predicate: Predicate, key: Expression, column: Expression, given: list[Any]
+    ) -> list[Expression]:
+        """What else holds of the indexed beginning of a value."""
+        if predicate.prefixed:
+            return [key >= given[1], key < given[2]]
+        if key is column:
+            return []
+        field = self._records.fragment.fields[predicate.field]
+        if predicate.test != "among":
+            test = _TESTS[_ENDS.get(predicate.test, predicate.test)]
+            return [test(key, *(sort_key(field, value) for value in given))]
+        each = sa.func.unnest(given[0], type_=column.type).column_valued("given")
+        some = sa.select(sort_key(field, each)).scalar_subquery()
+        return [key == sa.any_(sa.func.array(some, type_=ARRAY(_bare(column.type))))]
+
+    def _within(self, predicate: Predicate) -> Expression:
+        value: Expression = self._records.columns[predicate.field]
+        for _ in range(predicate.keys):
+            # A text is a key even where it looks like the index of an element.
+            value = value.op("->", return_type=JSONB())(self._parameter(sa.Text()))
+        if predicate.test == "exists":
+            return value.is_not(None)
+        if predicate.test == "null":
+            return value == sa.cast(constant("null"), JSONB())
+        if predicate.kind == "either":
+            part = _part(_as_text(value), self._parameter(_TEXT))
+            return sa.or_(part, _held(value, self._parameter(JSONB())))
+        if predicate.test == "member":
+            return _held(value, self._parameter(JSONB()))
+        viewed = _VIEWS[predicate.kind](value)
+        given = [self._parameter(type_) for type_ in _types(predicate, viewed.type)]
+        return _TESTS[predicate.test](viewed, *given)
+
+
+def _types(predicate: Predicate, type_: Any) -> list[Any]:
+    """Return the types of the parameters that a test of a value takes."""
+    match predicate.test:
+        case "between":
+            return [type_, type_]
+        case "among":
+            return [ARRAY(_bare(type_))]
+        case "member":
+            return [type_.item_type]
+        case "like" if predicate.prefixed:
+            return [type_, type_, type_]
+    return [type_]
+
+
+def _bare(type_: Any) -> Any:
+    """A type without its collation, which no array can be cast to."""
+    return sa.Text() if isinstance(type_, sa.Text) else type_
+
+
+def _as_text(value: Expression) -> Expression:
+    text = value.op("#>>", return_type=_TEXT)(sa.literal_column("'{}'"))
+    viewed = sa.case((sa.func.jsonb_typeof(value) == constant("string"), text))
+    return sa.type_coerce(sa.collate(viewed, "C"), _TEXT)
+
+
+def _as_number(value: Expression) -> Expression:
+    number_ = sa.cast(value, sa.Numeric())
+    return sa.case((sa.func.jsonb_typeof(value) == constant("number"), number_))
+
+
+def _held(value: Expression, element: Expression) -> Expression:
+    within = value.op("@>", return_type=sa.Boolean())(element)
+    return sa.and_(sa.func.jsonb_typeof(value) == constant("array"), within)
+
+
+def _part(text: Expression, part: Expression) -> Expression:
+    return sa.func.strpos(text, part, type_=sa.Integer()) > number(0)
+
+
+def _like(text: Expression, pattern: Expression, *_: Expression) -> Expression:
+    return text.like(pattern, escape="\\")
+
+
+_VIEWS: Final[dict[str, Callable[[Expression], Expression]]] = {
+    "": lambda value: value,
+    "text": _as_text,
+    "number": _as_number,
+}
+_TESTS: Final[dict[str, Callable[..., Expression]]] = {
+    "eq": operator.eq,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    # BETWEEN takes no COLLATE after its first operand.
+    "between": lambda value, low, high: sa.and_(value >= low, value <= high),
+    "among": lambda value, some: value == sa.any_(some),
+    "like": _like,
+    "part": _part,
+    "member": lambda items, item: item == sa.any_(items),
+}

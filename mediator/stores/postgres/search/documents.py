@@ -1,0 +1,182 @@
+"""Pages of documents: one row for each object, with all that is joined to it.
+
+A row has the id and the fields of the record, what else the order needs, and the names of nulls;
+then the same of each joined record. So most documents are made of their rows in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+
+from mediator.schema.types import Values
+from mediator.stores.port import Fragment, Record, ShownJoin
+from mediator.stores.postgres.layout import NULLS, RecordTable, TableOf
+from mediator.stores.postgres.search.conditions import condition
+from mediator.stores.postgres.search.predicates import FilterShape
+from mediator.stores.postgres.search.semi_joins import ShapeFilter
+from mediator.stores.postgres.sql import constant
+
+__all__ = ["DocumentReader", "DocumentShape", "document_shape", "documents_of"]
+
+Document: TypeAlias = dict[str, Any]
+
+_SEPARATOR: Final = ","
+"""Separates the names of nulls; no field's name has it."""
+
+
+class JoinShape(NamedTuple):
+    """The shape of what is joined; see `ShownJoin`.
+
+    Attributes:
+        alias: The member.
+        outer: The alias of the record with the reference.
+        reference: The field that refers.
+        fragment: What it refers to.
+        names: The fields that are shown.
+        shape: The shape of the condition; None: there is none.
+        first: The position of the condition's first constant.
+    """
+
+    alias: str
+    outer: str
+    reference: str
+    fragment: Fragment
+    names: tuple[str, ...]
+    shape: FilterShape | None
+    first: int
+
+
+class DocumentShape(NamedTuple):
+    """What a row holds: the fields that are shown, those of the order only, and what is joined."""
+
+    names: tuple[str, ...]
+    hidden: tuple[str, ...]
+    joins: tuple[JoinShape, ...]
+
+    @property
+    def width(self) -> int:
+        """How many fields a row holds."""
+        return len(self.names) + sum(len(join.names) for join in self.joins)
+
+
+def document_shape(
+    names: tuple[str, ...],
+    order: Sequence[str],
+    joins: Sequence[ShownJoin],
+    shape_filter: ShapeFilter,
+    constants: list[Any],
+) -> DocumentShape:
+    """Return the shape of documents.
+
+    Args:
+        names: The fields that are shown.
+        order: The fields of the order.
+        joins: What is joined.
+        shape_filter: Returns the shape and the constants of a filter.
+        constants: Those of the whole search so far; those of the joins are added.
+    """
+    shapes = []
+    for join in joins:
+        shape, first = None, len(constants)
+        if join.filter is not None:
+            shaped = shape_filter(join.fragment, join.filter)
+            shape = shaped.shape
+            constants += shaped.constants
+        own = (join.alias, join.outer, join.reference, join.fragment, join.names)
+        shapes.append(JoinShape(*own, shape, first))
+    hidden = tuple(name for name in order if name not in names)
+    return DocumentShape(names, hidden, tuple(shapes))
+
+
+def documents_of(records: RecordTable, shape: DocumentShape, tables: TableOf) -> sa.Select[Any]:
+    """Select the rows of documents, with the conditions on what is joined."""
+    joined: dict[str, RecordTable] = {"": records}
+    source: Any = records.table
+    conditions: list[sa.ColumnElement[bool]] = []
+    columns = [*_columns(records, (*shape.names, *shape.hidden))]
+    for number, join in enumerate(shape.joins):
+        inner = joined[join.alias] = tables(join.fragment).aliased(f"_j{number}")
+        refers = inner.id == joined[join.outer].columns[join.reference]
+        source = source.outerjoin(inner.table, sa.and_(refers, inner.live))
+        columns += _columns(inner, join.names)
+        if join.shape is not None:
+            conditions += [inner.id.is_not(None), condition(inner, join.shape, join.first)]
+    labelled = [column.label(f"c{i}") for i, column in enumerate(columns)]
+    return sa.select(*labelled).select_from(source).where(*conditions)
+
+
+def _columns(records: RecordTable, names: Sequence[str]) -> Iterator[sa.ColumnElement[Any]]:
+    yield records.id
+    yield from (records.columns[name] for name in names)
+    # As a text, for most often there are none: an array would take longer to read.
+    nulls = sa.type_coerce(records.table.c["_nulls"], NULLS)
+    yield sa.func.array_to_string(nulls, constant(_SEPARATOR))
+
+
+class DocumentReader:
+    """Reads the rows of documents.
+
+    Args:
+        records: The table.
+        shape: What rows hold.
+        order: The fields of the order.
+        tables: Finds the tables of what is joined.
+    """
+
+    def __init__(
+        self, records: RecordTable, shape: DocumentShape, order: Sequence[str], tables: TableOf
+    ) -> None:
+        kept = (*shape.names, *shape.hidden)
+        self._whole = _reader(records, kept, 0)
+        self._own = self._whole if not shape.hidden else _reader(records, shape.names, 0, kept)
+        self._order = tuple(order)
+        self._joins: list[tuple[str, int, Callable[[Any], Document]]] = []
+        start = len(kept) + 2
+        for join in shape.joins:
+            read = _reader(tables(join.fragment), join.names, start)
+            self._joins.append((join.alias, start, read))
+            start += len(join.names) + 2
+
+    def documents(self, rows: Sequence[Any]) -> list[Document]:
+        """Return the documents of rows."""
+        documents = list(map(self._own, rows))
+        for alias, start, read in self._joins:
+            for document, row in zip(documents, rows, strict=True):
+                document[alias] = None if row[start] is None else read(row)
+        return documents
+
+    def record(self, row: Any) -> Record:
+        """Return the record of a row, with the fields of the order."""
+        document = self._whole(row)
+        values = {name: document[name] for name in self._order if name in document}
+        return Record(row[0], 0, {}, values)
+
+
+def _reader(
+    records: RecordTable, names: Sequence[str], start: int, kept: Sequence[str] | None = None
+) -> Callable[[Any], Document]:
+    """Return what reads a document out of a row, from column `start` on."""
+    keys, end = ("id", *names), start + 1 + len(names)
+    nulls_at = start + 1 + len(names if kept is None else kept)
+    codecs = [(name, records.codecs[name].decode) for name in names]
+    decoders = [(name, decode) for name, decode in codecs if decode is not None]
+
+    def read(row: Any) -> Document:
+        # From the beginning of a row it takes no slice: columns beyond the keys are left over.
+        document = dict(zip(keys, row[start:end] if start else row, strict=False))
+        if None in document.values():
+            document = _without_missing(document, row[nulls_at])
+        for name, decode in decoders:
+            if (value := document.get(name)) is not None:
+                document[name] = decode(value)
+        return document
+
+    return read
+
+
+def _without_missing(document: Document, nulls: str) -> Values:
+    known = nulls.split(_SEPARATOR)
+    return {name: v for name, v in document.items() if v is not None or name in known}

@@ -1,0 +1,308 @@
+"""Filters as shapes, each with an exact SQL condition, and constants.
+
+A shape holds no constants: those travel as parameters, so that a statement serves every filter of
+its shape. What has no exact condition here has no shape, and is left to the mediator: comparisons
+of whole documents and collections, of times, bytes and decimals inside maps, constants that
+PostgreSQL cannot hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import orjson
+
+from mediator.model.filters import (
+    ID,
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Contains,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+    Path,
+)
+from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
+from mediator.schema.scalars import text_error
+from mediator.schema.tree import Field
+from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.stores.port import Fragment
+from mediator.stores.postgres.layout import INDEXED_CHARACTERS
+from mediator.stores.postgres.search.patterns import like_pattern, prefix_range
+
+__all__ = [
+    "FilterShape",
+    "Joined",
+    "Negated",
+    "Predicate",
+    "ShapedFilter",
+    "field_at",
+    "shaped_filter",
+]
+
+_ID_FIELD: Final = Field(ID[0], FieldType.STRING)
+_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
+_KINDS: Final[dict[FieldType, type]] = {
+    FieldType.STRING: str,
+    FieldType.REFERENCE: str,
+    FieldType.INTEGER: int,
+    FieldType.FLOAT: float,
+    FieldType.DECIMAL: Decimal,
+    FieldType.BOOLEAN: bool,
+    FieldType.TIMESTAMP: datetime,
+    FieldType.BINARY: bytes,
+}
+_JSON_KINDS: Final = frozenset({str, int, float, bool})
+_IN_MAPS: Final = _TEXTS | {FieldType.INTEGER, FieldType.FLOAT, FieldType.BOOLEAN}
+"""Items of maps that are in jsonb what they are in Python; the others are texts there."""
+
+
+class Predicate(NamedTuple):
+    """A test of one field, or of what is within it.
+
+    Attributes:
+        test: Its name: eq lt le gt ge between among null exists like part member.
+        field: The field; ``id`` for the object's id.
+        keys: How many keys lead from the field into its jsonb.
+        kind: ``text`` or ``number`` where jsonb is compared as one, else empty.
+        prefixed: Whether a pattern comes with the range of strings of its beginning.
+    """
+
+    test: str
+    field: str
+    keys: int = 0
+    kind: str = ""
+    prefixed: bool = False
+
+
+class Joined(NamedTuple):
+    """A conjunction (`every`) or a disjunction."""
+
+    every: bool
+    parts: tuple[FilterShape, ...]
+
+
+class Negated(NamedTuple):
+    """The negation: true wherever the condition is not true."""
+
+    part: FilterShape
+
+
+FilterShape: TypeAlias = "Predicate | Joined | Negated"
+
+
+class ShapedFilter(NamedTuple):
+    """A filter as its shape, and its constants in the order in which the shape takes them."""
+
+    shape: FilterShape
+    constants: tuple[Any, ...] = ()
+
+
+class _Inexact(Exception):
+    """There is no condition that is true exactly where the filter holds."""
+
+
+def field_at(fragment: Fragment, path: Path) -> Field | None:
+    """Return the field that a path ends at, or None: it leads into one, or there is none."""
+    if path == ID:
+        return _ID_FIELD
+    return fragment.fields.get(path[0]) if len(path) == 1 else None
+
+
+def shaped_filter(fragment: Fragment, filter_: Filter | None) -> ShapedFilter | None:
+    """Return the shape and the constants of a filter; None if it has no exact condition."""
+    try:
+        return _shaped(fragment, And(()) if filter_ is None else filter_)
+    except (_Inexact, ValueError):  # ValueError: a pattern that is none
+        return None
+
+
+def _shaped(fragment: Fragment, filter_: Filter) -> ShapedFilter:
+    match filter_:
+        case And(parts):
+            return _joined(True, (_shaped(fragment, part) for part in parts))
+        case Or(parts):
+            return _joined(False, (_shaped(fragment, part) for part in parts))
+        case Not(part):
+            return _negated(_shaped(fragment, part))
+        case Compare(Comparison.NE, path, value):
+            return _negated(_shaped(fragment, Compare(Comparison.EQ, path, value)))
+        case In(path, values) if None in values:
+            rest = In(path, tuple(value for value in values if value is not None))
+            null = Compare(Comparison.EQ, path, None)
+            return _joined(False, (_shaped(fragment, part) for part in (rest, null)))
+        case leaf:
+            return _leaf(fragment, leaf)
+
+
+def _joined(every: bool, parts: Iterable[ShapedFilter]) -> ShapedFilter:
+    some = tuple(parts)
+    constants = tuple(constant for part in some for constant in part.constants)
+    return ShapedFilter(Joined(every, tuple(part.shape for part in some)), constants)
+
+
+def _negated(part: ShapedFilter) -> ShapedFilter:
+    return ShapedFilter(Negated(part.shape), part.constants)
+
+
+def _leaf(
+    fragment: Fragment, leaf: Compare | Between | In | Like | Contains | Exists
+) -> ShapedFilter:
+    field = field_at(fragment, leaf.path)
+    if field is None:
+        return _within(fragment, leaf)
+    match leaf:
+        case Exists():
+            return ShapedFilter(Predicate("exists", field.name))
+        case Compare(Comparison.EQ, _, None):
+            return ShapedFilter(Predicate("null", field.name))
+        case Contains(_, value):
+            return _contained(field, value)
+    if field.type not in SCALARS:
+        raise _Inexact
+    return _scalar(field, leaf)
+
+
+def _scalar(field: Field, leaf: Compare | Between | In | Like) -> ShapedFilter:
+    type_, name = field.type, field.name
+    match leaf:
+        case Compare(comparison, _, value):
+            return ShapedFilter(Predicate(comparison.value, name), (_of(type_, value),))
+        case Between(_, low, high):
+            return ShapedFilter(Predicate("between", name), (_of(type_, low), _of(type_, high)))
+        case In(_, values):
+            return ShapedFilter(
+                Predicate("among", name), ([_of(type_, value) for value in values],)
+            )
+        case Like(_, pattern) if type_ in _TEXTS:
+            return _like(field, _of(type_, pattern))
+    raise _Inexact
+
+
+def _like(field: Field, pattern: str) -> ShapedFilter:
+    bounds = prefix_range(pattern, INDEXED_CHARACTERS) if field.index else None
+    predicate = Predicate("like", field.name, prefixed=bounds is not None)
+    return ShapedFilter(predicate, (like_pattern(pattern), *(bounds or ())))
+
+
+def _contained(field: Field, value: Value) -> ShapedFilter:
+    if field.type in _TEXTS:
+        return ShapedFilter(Predicate("part", field.name), (_of(field.type, value),))
+    if field.type in (FieldType.LIST, FieldType.SET) and field.items in SCALARS:
+        return ShapedFilter(Predicate("member", field.name), (_of(field.items, value),))
+    raise _Inexact
+
+
+def _of(type_: FieldType, value: Value) -> Any:
+    """Return a constant of a type, if it is one that PostgreSQL can hold."""
+    if type(value) is not _KINDS[type_]:
+        raise _Inexact
+    if isinstance(value, str) and text_error(value) is not None:
+        raise _Inexact
+    if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+        raise _Inexact
+    if isinstance(value, float) and not isfinite(value):
+        raise _Inexact
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise _Inexact
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise _Inexact
+    return value
+
+
+def _within(
+    fragment: Fragment, leaf: Compare | Between | In | Like | Contains | Exists
+) -> ShapedFilter:
+    """Return the test of a value within a document or a map."""
+    name, *keys = leaf.path
+    field = fragment.fields.get(name)
+    if field is None or field.type not in (FieldType.DOCUMENT, FieldType.MAP):
+        raise _Inexact
+    typed = field.items if field.type is FieldType.MAP and len(keys) == 1 else None
+    if any(text_error(key) is not None for key in keys):
+        raise _Inexact
+    test, kind, constants = _json_test(typed, leaf)
+    return ShapedFilter(Predicate(test, name, len(keys), kind), (*keys, *constants))
+
+
+def _json_test(
+    typed: FieldType | None, leaf: Compare | Between | In | Like | Contains | Exists
+) -> tuple[str, str, tuple[Any, ...]]:
+    match leaf:
+        case Exists():
+            return "exists", "", ()
+        case Compare(Comparison.EQ, _, None):
+            return "null", "", ()
+        case Compare(Comparison.EQ, _, value):
+            return "eq", "", (_text(_json(typed, value)),)
+        case In(_, values):
+            return "among", "", ([_text(_json(typed, value)) for value in values],)
+        case Compare(comparison, _, value):
+            return _compared(comparison.value, typed, value)
+        case Between(_, low, high):
+            return _compared("between", typed, low, high)
+        case Like(_, pattern):
+            return "like", "text", (like_pattern(_string(typed, pattern)),)
+        case Contains(_, value) if typed is not None:
+            return "part", "text", (_string(typed, value),)
+        case Contains(_, value):
+            return _held(value)
+
+
+def _json(typed: FieldType | None, value: Value) -> Any:
+    """Return a constant as it is in jsonb; `typed` is the type of a map's items.
+
+    Numbers of documents have one form each (`mediator.schema.documents`), which makes comparing
+    their decimal digits exact; so the constant must have it too.
+    """
+    if typed is not None:
+        if typed not in _IN_MAPS:
+            raise _Inexact
+        return _of(typed, value)
+    kind = type(value)
+    if kind not in _JSON_KINDS:
+        raise _Inexact
+    value = _of(next(t for t, k in _KINDS.items() if k is kind), value)
+    if isinstance(value, float) and value.is_integer() and INTEGER_MIN <= value <= INTEGER_MAX:
+        return int(value)
+    return value
+
+
+def _text(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _string(typed: FieldType | None, value: Value) -> str:
+    text = _json(typed, value)
+    if not isinstance(text, str):
+        raise _Inexact
+    return text
+
+
+def _compared(
+    test: str, typed: FieldType | None, *values: Value
+) -> tuple[str, str, tuple[Any, ...]]:
+    constants = [_json(typed, value) for value in values]
+    kinds = {"text" if isinstance(c, str) else "number" for c in constants}
+    if len(kinds) > 1 or bool in map(type, constants):
+        raise _Inexact
+    if kinds == {"number"}:
+        constants = [Decimal(_text(constant)) for constant in constants]
+    return test, kinds.pop(), tuple(constants)
+
+
+def _held(value: Value) -> tuple[str, str, tuple[Any, ...]]:
+    """Test an array for an element, or, where that is a string, also a string for a part."""
+    constant = _json(None, value)
+    if isinstance(constant, str):
+        return "part", "either", (constant, _text(constant))
+    return "member", "", (_text(constant),)

@@ -1,0 +1,256 @@
+"""Runs searches: on sessions of their own, each bounded by the time it is given.
+
+Users decide on the shapes of searches, so their number is unbounded. On sessions of their own the
+statements of searches evict no statement of a read or write; and these sessions only read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import asyncpg
+
+from mediator.base.identity_cache import IdentityCache
+from mediator.base.offload import offload
+from mediator.model.filters import Filter, Path
+from mediator.model.query import Computation, OrderBy, Position
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+from mediator.stores.port import (
+    DocumentPage,
+    Fragment,
+    Record,
+    SearchPage,
+    SearchRequest,
+    SemiJoin,
+    ShownJoin,
+    StoreRefused,
+    StoreTooCostly,
+    SystemConfig,
+)
+from mediator.stores.postgres.connection import Pool, PoolExhausted, connect_to_search
+from mediator.stores.postgres.errors import FAILURES, as_store_error
+from mediator.stores.postgres.read.statements import RecordReader, are_large
+from mediator.stores.postgres.search.aggregates import group_of, grouping_of
+from mediator.stores.postgres.search.conditions import named
+from mediator.stores.postgres.search.documents import DocumentReader, document_shape
+from mediator.stores.postgres.search.predicates import ShapedFilter, shaped_filter
+from mediator.stores.postgres.search.semi_joins import shape_of
+from mediator.stores.postgres.search.statement import (
+    Level,
+    SearchShape,
+    levels,
+    position,
+    ranks,
+    values_named,
+)
+from mediator.stores.postgres.statements import SEARCHES, Statements
+
+__all__ = ["Searcher"]
+
+_R = TypeVar("_R")
+
+_SMALL: Final = 8
+"""Constants of a filter up to which its statement is put together in a millisecond or two."""
+
+_NARROW: Final = 100
+"""Columns of a page of documents up to which it is."""
+
+_GRACE_S: Final = 2.0
+"""How long after its time a statement is given up: by then the server has failed."""
+
+_STEP_S: Final = 0.25
+"""Times are rounded up to this, so that the timeout of a session seldom changes."""
+
+
+class _Prepared(NamedTuple, Generic[_R]):
+    """A search from its beginning.
+
+    Attributes:
+        search: The search.
+        constants: The parameters that its filters give.
+        reader: What reads rows.
+        is_long: Whether to put its statement together takes more than a millisecond or two.
+        decodes: Whether it computes values, and so takes longer for large ones.
+    """
+
+    search: SearchShape
+    constants: Mapping[str, Any]
+    reader: _R
+    is_long: bool
+    decodes: bool
+
+    def is_long_to_read(self, rows: Sequence[Any]) -> bool:
+        """Whether to read rows takes more than about a millisecond."""
+        return self.decodes and are_large(rows)
+
+
+class Searcher:
+    """Searches through a pool of its own."""
+
+    def __init__(self, config: SystemConfig, statements: Statements) -> None:
+        self._config, self._statements = config, statements
+        self._pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
+        self._prepared = IdentityCache(self._prepare, SEARCHES)
+        self._joined = IdentityCache(self._prepare_documents, SEARCHES)
+        self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    async def close(self) -> None:
+        """Release every connection."""
+        await self._pool.close()
+
+    async def find(self, find: SearchRequest) -> SearchPage:
+        """Return a page of records; see `Queryable`."""
+        prepared = self._prepared(
+            find.fragment, find.filter, find.order, find.fields, find.semi_joins
+        )
+        rows = await self._page(prepared, find)
+        found = await offload(
+            prepared.is_long_to_read(rows), _read, prepared.reader, rows[: find.limit]
+        )
+        more = None
+        if len(rows) > find.limit and found:
+            more = position(found[-1], prepared.search)
+        return SearchPage(_narrowed(found, find), more)
+
+    async def documents(
+        self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> DocumentPage:
+        """Return a page of documents; see `Joining`."""
+        prepared = self._joined(find.fragment, find.filter, find.order, names, joins)
+        rows = await self._page(prepared, find)
+        reader, last = prepared.reader, None
+        if len(rows) > find.limit:
+            rows.pop()
+            last = reader.record(rows[-1])
+        documents = await offload(prepared.is_long_to_read(rows), reader.documents, rows)
+        return DocumentPage(documents, last)
+
+    async def _page(self, prepared: _Prepared[Any], find: SearchRequest) -> list[Any]:
+        """Read the rows of a page, and one more if more follow."""
+        start: Position | None = find.after if find.resume is None else find.resume
+        search = prepared.search
+        if start is not None:
+            search = search._replace(ranks=ranks(start))
+        statement = await offload(prepared.is_long, self._statements.search, search)
+        given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
+        return await self._rows(statement.text, statement.arguments(given), find.deadline_s)
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
+        """Return groups with what was computed; see `Aggregating`."""
+        shaped = self._shaped_filter(fragment, filter_)
+        grouping = grouping_of(fragment, shaped.shape, group, compute)
+        is_long = len(shaped.constants) > _SMALL
+        statement = await offload(is_long, self._statements.aggregate, grouping)
+        given = named(shaped.constants) | {"limit": limit}
+        rows = await self._rows(statement.text, statement.arguments(given), deadline_s)
+        records, names = self._statements.records(fragment), tuple(compute)
+        return [group_of(records, grouping, names, row) for row in rows]
+
+    def _shaped_filter(self, fragment: Fragment, filter_: Filter | None) -> ShapedFilter:
+        shaped = shaped_filter(fragment, filter_)
+        if shaped is None:
+            raise StoreRefused(f"{self._config.name}: a filter that has no exact condition")
+        return shaped
+
+    def _prepare(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        order: tuple[OrderBy, ...],
+        fields: tuple[str, ...] | None,
+        semi_joins: tuple[SemiJoin, ...],
+    ) -> _Prepared[RecordReader]:
+        shaped, chosen = self._shaped_filter(fragment, filter_), self._levels(fragment, order)
+        # Sorted, as they are shown in the end.
+        wanted = sorted(fragment.fields) if fields is None else fields
+        names = tuple(dict.fromkeys((*wanted, *(level.field for level in chosen[:-1]))))
+        constants = list(shaped.constants)
+        bound = tuple(shape_of(each, self._shaped_filter, constants) for each in semi_joins)
+        search = SearchShape(fragment, shaped.shape, chosen, None, names, bound)
+        reader, decodes = self._statements.reader(fragment, names), self._decodes(fragment, names)
+        return _Prepared(search, named(constants), reader, len(constants) > _SMALL, decodes)
+
+    def _prepare_documents(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        order: tuple[OrderBy, ...],
+        names: tuple[str, ...],
+        joins: tuple[ShownJoin, ...],
+    ) -> _Prepared[DocumentReader]:
+        shaped, chosen = self._shaped_filter(fragment, filter_), self._levels(fragment, order)
+        ordering = tuple(level.field for level in chosen[:-1])
+        constants = list(shaped.constants)
+        shape = document_shape(names, ordering, joins, self._shaped_filter, constants)
+        search = SearchShape(fragment, shaped.shape, chosen, None, names, (), shape)
+        tables = self._statements.records
+        reader = DocumentReader(tables(fragment), shape, ordering, tables)
+        is_long = len(constants) > _SMALL or shape.width > _NARROW
+        shown = [(fragment, names), *((join.fragment, join.names) for join in joins)]
+        decodes = any(self._decodes(*each) for each in shown)
+        return _Prepared(search, named(constants), reader, is_long, decodes)
+
+    def _decodes(self, fragment: Fragment, names: Iterable[str]) -> bool:
+        codecs = self._statements.records(fragment).codecs
+        return any(codecs[name].decode is not None for name in names)
+
+    def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[Level, ...]:
+        chosen = levels(fragment, order)
+        if chosen is None:
+            raise StoreRefused(f"{self._config.name}: an order that is not by fields")
+        return chosen
+
+    async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
+        limit_ms = round(1000 * _STEP_S * max(1, math.ceil(deadline_s / _STEP_S)))
+        given_up_s = deadline_s + _GRACE_S
+
+        async def run(connection: Any) -> list[Any]:
+            if self._limits_ms.get(connection) != limit_ms:
+                await self._limit(connection, limit_ms, given_up_s)
+            rows: list[Any] = await connection.fetch(text, *arguments, timeout=given_up_s)
+            return rows
+
+        try:
+            return await self._pool.use(run, deadline_s)
+        except (asyncpg.QueryCanceledError, PoolExhausted):
+            raise self._too_costly() from None
+        except FAILURES as error:
+            # The cause is left out: its text may quote values, or the URL with its password.
+            raise as_store_error(self._config.name, error) from None
+
+    def _too_costly(self) -> StoreTooCostly:
+        return StoreTooCostly(f"{self._config.name}: a search took longer than it was given")
+
+    async def _limit(self, connection: Any, limit_ms: int, given_up_s: float) -> None:
+        """Let the server end statements by itself; giving up here would not stop them."""
+        await connection.execute(f"SET statement_timeout = {limit_ms}", timeout=given_up_s)
+        self._limits_ms[connection] = limit_ms
+
+
+def _read(read: RecordReader, rows: Sequence[Any]) -> list[Record]:
+    return list(map(read, rows))
+
+
+def _narrowed(found: list[Record], find: SearchRequest) -> list[Record]:
+    """Leave out what was read for the order only."""
+    wanted = find.fields
+    if wanted is None or all(level.path[0] in wanted for level in find.order):
+        return found
+    return [
+        replace(r, values={name: r.values[name] for name in wanted if name in r.values})
+        for r in found
+    ]

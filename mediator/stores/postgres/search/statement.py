@@ -1,0 +1,205 @@
+"""Statements of searches: records that meet a condition, in an order of any fields, paged.
+
+A page begins beyond a position: the values of the order's fields, and the id. Which of them are
+missing or null is part of a search's shape, because SQL compares nothing with a null.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+
+from mediator.model.filters import ID
+from mediator.model.query import OrderBy, Position
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import SCALARS, Value
+from mediator.stores.port import Fragment, Record
+from mediator.stores.postgres.layout import RecordTable, TableOf, sort_key
+from mediator.stores.postgres.read.statements import (
+    MISSING_RANK,
+    NULL_RANK,
+    VALUE_RANK,
+    ordered_statement,
+    record_columns,
+)
+from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
+from mediator.stores.postgres.search.documents import DocumentShape, documents_of
+from mediator.stores.postgres.search.predicates import FilterShape, field_at
+from mediator.stores.postgres.search.semi_joins import SemiJoinShape, conditions_of
+from mediator.stores.postgres.sql import Statement, number, parameter
+
+__all__ = [
+    "Level",
+    "SearchShape",
+    "levels",
+    "position",
+    "ranks",
+    "search_statement",
+    "values_named",
+]
+
+Expression: TypeAlias = sa.ColumnElement[Any]
+
+
+class Level(NamedTuple):
+    """One field of an order, ``id`` for the id."""
+
+    field: str
+    descending: bool
+
+
+class SearchShape(NamedTuple):
+    """The shape of a search.
+
+    Attributes:
+        fragment: Where to look.
+        shape: The shape of the filter.
+        levels: The order; the id is its last level.
+        ranks: For each level but the last, what the position holds there; None: from the start.
+        names: Fields to read, those of the order among them.
+        semi_joins: What records must refer to.
+        document: What rows hold; None: those of records.
+    """
+
+    fragment: Fragment
+    shape: FilterShape
+    levels: tuple[Level, ...]
+    ranks: tuple[int, ...] | None
+    names: tuple[str, ...]
+    semi_joins: tuple[SemiJoinShape, ...] = ()
+    document: DocumentShape | None = None
+
+
+def levels(fragment: Fragment, order: Sequence[OrderBy]) -> tuple[Level, ...] | None:
+    """Return the levels of an order, or None: it is by something within a field."""
+    chosen: list[Level] = []
+    for level in order:
+        field = field_at(fragment, level.path)
+        if field is None or field.type not in SCALARS:
+            return None
+        chosen.append(Level(field.name, level.descending))
+        if level.path == ID:
+            return tuple(chosen)
+    return (*chosen, Level(ID[0], bool(chosen) and chosen[-1].descending))
+
+
+def ranks(after: Position | None) -> tuple[int, ...] | None:
+    """Return which values of a position are missing, null, or values."""
+    return None if after is None else tuple(map(_rank, after.values))
+
+
+def _rank(value: Value | MissingType) -> int:
+    if isinstance(value, MissingType):
+        return MISSING_RANK
+    return NULL_RANK if value is None else VALUE_RANK
+
+
+def values_named(after: Position | None, search: SearchShape) -> dict[str, Any]:
+    """Name the values of a position as the statement of its search names its parameters."""
+    if after is None:
+        return {}
+    fields = zip(search.levels[:-1], after.values, strict=False)
+    return {"after": after.id, **{f"k{i}": value for i, (_, value) in enumerate(fields)}}
+
+
+def position(record: Record, search: SearchShape) -> Position:
+    """Return the position of a record in the order of a search."""
+    values = (record.values.get(level.field, MISSING) for level in search.levels[:-1])
+    return Position(tuple(values), record.id)
+
+
+def search_statement(records: RecordTable, search: SearchShape, tables: TableOf) -> Statement:
+    """Read the records that a search is for (parameters: its constants, its position, `limit`)."""
+    meets = sa.and_(
+        condition(records, search.shape), *conditions_of(records, search.semi_joins, tables)
+    )
+    if search.document is None and _by_segments(search):
+        (name, descending), rank_ = search.levels[0], (search.ranks or (None,))[0]
+        names = search.names
+        return ordered_statement(
+            records, name, names, descending=descending, after=rank_, condition=meets
+        )
+    query = _selected(records, search, tables).where(records.live, meets)
+    if search.ranks is not None:
+        query = query.where(_beyond(records, search.levels, search.ranks))
+    query = query.order_by(*(key for level in search.levels for key in _order(records, level)))
+    return Statement(query.limit(parameter("limit", sa.BigInteger())))
+
+
+def _selected(records: RecordTable, search: SearchShape, tables: TableOf) -> sa.Select[Any]:
+    if search.document is None:
+        return sa.select(*record_columns(records, search.names))
+    return documents_of(records, search.document, tables)
+
+
+def _by_segments(search: SearchShape) -> bool:
+    """Whether the index leads to a position among nulls, or missing values, by segments only."""
+    first, last = search.levels[0], search.levels[-1]
+    if len(search.levels) != 2 or first.descending is not last.descending:  # noqa: PLR2004 - a field and the id
+        return False
+    lacking = search.ranks is not None and search.ranks[0] != VALUE_RANK
+    return lacking and search.fragment.fields[first.field].index
+
+
+def _keys(records: RecordTable, level: Level) -> list[Expression]:
+    """Return what orders a level after the rank, as its index has it if there is one."""
+    column, field = column_of(records, level.field), records.fragment.fields.get(level.field)
+    if field is None or not field.index:
+        return [column]
+    key = sort_key(field, column)
+    return [column] if key is column else [key, column]
+
+
+def _order(records: RecordTable, level: Level) -> list[Expression]:
+    ranked = [] if level.field == ID[0] else [rank_of(records, level.field)]
+    keys = [*ranked, *_keys(records, level)]
+    return [key.desc().nulls_first() for key in keys] if level.descending else keys
+
+
+def _beyond(
+    records: RecordTable, order: tuple[Level, ...], position_ranks: tuple[int, ...]
+) -> Expression:
+    here: list[Expression] = []
+    there: list[Expression] = []
+    descends: list[bool] = []
+    for i, level in enumerate(order):
+        keys, given = _steps(records, level, i, position_ranks)
+        here, there = [*here, *keys], [*there, *given]
+        descends += [level.descending] * len(keys)
+    if len(set(descends)) == 1:
+        compare = operator.lt if descends[0] else operator.gt
+        answer: Expression = compare(sa.tuple_(*here), sa.tuple_(*there))
+        return answer
+    return _lexicographic(here, there, descends)
+
+
+def _steps(
+    records: RecordTable, level: Level, number_: int, position_ranks: tuple[int, ...]
+) -> tuple[list[Expression], list[Expression]]:
+    """Return what a level compares with what; a null only by its rank."""
+    if level.field == ID[0]:
+        return [records.id], [parameter("after", sa.Text())]
+    rank_, ranked = position_ranks[number_], rank_of(records, level.field)
+    if rank_ != VALUE_RANK:
+        return [ranked], [number(rank_)]
+    keys = _keys(records, level)
+    value = parameter(f"k{number_}", keys[-1].type)
+    field = records.fragment.fields[level.field]
+    given = [value] if len(keys) == 1 else [sort_key(field, value), value]
+    return [ranked, *keys], [number(rank_), *given]
+
+
+def _lexicographic(
+    here: list[Expression], there: list[Expression], descends: list[bool]
+) -> Expression:
+    """Compare level by level, where not all have one direction."""
+
+    def step(rest: Expression, at: int) -> Expression:
+        further = here[at] < there[at] if descends[at] else here[at] > there[at]
+        return sa.or_(further, sa.and_(here[at] == there[at], rest))
+
+    return reduce(step, reversed(range(len(here))), sa.false())

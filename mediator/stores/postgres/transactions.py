@@ -1,0 +1,83 @@
+"""Write intents, in the rows of their records (`Lockable`).
+
+A record that is absent gets a row, a tombstone without versions, so that an insertion of the record
+conflicts with it. Setting an intent takes the advisory lock of the record, as writes do.
+
+One statement sets an intent and returns the state of the record. A row with another's intent is
+updated to what it is: only so `RETURNING` returns it, from the newest row, which is locked. The
+advisory locks are taken before the first row is made, as they are counted before they are joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mediator.stores.port import RecordState
+from mediator.stores.postgres.layout import RecordTable
+from mediator.stores.postgres.sql import Statement, quoted
+
+__all__ = ["IntentStatements"]
+
+_LOCK: Final = """
+WITH locks AS ({locks})
+INSERT INTO {table} AS record (id, _creation_version, _deleted, _intent)
+SELECT id, 0, clock_timestamp(), $2 FROM locks, unnest($1::text[]) AS id
+ON CONFLICT (id) DO UPDATE SET _intent = coalesce(record._intent, excluded._intent)
+RETURNING {columns}
+"""
+_LOOK: Final = "SELECT {columns} FROM {table} AS record WHERE id = ANY ($1)"
+_UNLOCK: Final = "UPDATE {table} SET _intent = NULL WHERE id = ANY ($1) AND _intent = $2"
+_JOIN: Final = """
+UPDATE {table} SET _intent = NULL, _joint = CASE WHEN _deleted IS NULL THEN $2 ELSE _joint END
+WHERE id = ANY ($1) AND _intent = $2
+"""
+_ABSENT: Final = RecordState(None, {}, "")
+
+
+class IntentStatements:
+    """The statements that set intents on the records of one class.
+
+    Args:
+        records: The table of the class.
+        lock: Takes the advisory locks of records; see `lock_statement`.
+    """
+
+    def __init__(self, records: RecordTable, lock: Statement) -> None:
+        versions = [quoted("record", column.name) for column in records.versions.values()]
+        own = [f"record.{name}" for name in ("id", "_creation_version", "_deleted", "_intent")]
+        parts = {
+            "table": quoted(str(records.table.schema), records.table.name),
+            "columns": ", ".join(own + versions),
+            "locks": lock.text,
+        }
+        self._lock, self._look, self._unlock, self._join = (
+            text.format_map(parts) for text in (_LOCK, _LOOK, _UNLOCK, _JOIN)
+        )
+        self._groups = tuple(records.versions)
+
+    async def lock(
+        self, connection: Any, ids: Sequence[str], intent: str
+    ) -> dict[str, RecordState]:
+        """Set an intent on each record that has none."""
+        return self._states(await connection.fetch(self._lock, ids, intent), ids)
+
+    async def unlock(
+        self, connection: Any, ids: Sequence[str], intent: str, *, joint: bool
+    ) -> None:
+        """Take an intent away wherever it is this one."""
+        await connection.execute(self._join if joint else self._unlock, ids, intent)
+
+    async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, RecordState]:
+        """Return the states of records."""
+        return self._states(await connection.fetch(self._look, ids), ids)
+
+    def _states(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, RecordState]:
+        states: Mapping[str, RecordState] = {row[0]: self._record_state(row) for row in rows}
+        return {id_: states.get(id_, _ABSENT) for id_ in ids}
+
+    def _record_state(self, row: Any) -> RecordState:
+        _, creation_version, deleted, intent, *versions = row
+        pairs = zip(self._groups, versions, strict=True)
+        known = {group: version for group, version in pairs if version}
+        return RecordState(creation_version if deleted is None else None, known, intent or "")

@@ -1,0 +1,200 @@
+"""Operators as SQL expressions, exact on their types, each with the condition that refuses it.
+
+Whatever can be refused is tested before it is computed, so that no error ends the statement: one
+refused call must not undo the others that it is sent with. The exception is float arithmetic, where
+the server raises on overflow (and on underflow, which is no refusal): see `floats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from mediator.model.operators import APPLICABLE, Operator
+from mediator.schema.limits import (
+    DECIMAL_DIGITS,
+    DECIMAL_MAX_EXPONENT,
+    DECIMAL_MIN_EXPONENT,
+    INTEGER_MAX,
+    INTEGER_MIN,
+)
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.postgres.codec import Codec, argument_codec, field_codec
+from mediator.stores.postgres.sql import number
+
+__all__ = ["REMOVING", "Applied", "apply", "operator_codec", "reason", "supports"]
+
+Expression: TypeAlias = sa.ColumnElement[Any]
+
+REMOVING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
+"""Operators that leave null and missing as they are."""
+
+_WHOLE: Final = frozenset({Operator.PUT})
+_BARE: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
+_INTEGER_BITS: Final = {Operator.BIT_AND: "&", Operator.BIT_OR: "|", Operator.BIT_XOR: "#"}
+_GROWING: Final = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET, Operator.PUT})
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """An operator on a column.
+
+    Attributes:
+        value: The new value.
+        refused: Whether it is refused; None if it never is.
+    """
+
+    value: Expression
+    refused: Expression | None = None
+
+
+def supports(operator: Operator, type_: FieldType) -> bool:
+    """Whether the operator is exact on the type here: wherever it applies at all."""
+    return type_ in APPLICABLE[operator]
+
+
+def reason(operator: Operator) -> str:
+    """Why the operator is refused, if it is (`OperatorFailure.reason`)."""
+    return "overflow" if operator in _ARITHMETIC else "too_long"
+
+
+def operator_codec(field: Field, operator: Operator) -> Codec | None:
+    """Return how the operator's argument travels; None if it has none to send."""
+    if operator in _BARE:
+        return None
+    if operator is Operator.REMOVE and field.type is FieldType.MAP:
+        return Codec(sa.Text(collation="C"))
+    return argument_codec(field, whole=operator in _WHOLE)
+
+
+def apply(
+    field: Field, operator: Operator, column: Expression, argument: Expression | None
+) -> Applied:
+    """Apply an operator to a column of the row as it was; `argument` is a parameter."""
+    if operator in _ARITHMETIC:
+        return _arithmetic(field.type, operator, column, argument)
+    value = _EXPRESSIONS[operator](field, column, argument)
+    if operator not in _GROWING or field.max_length is None:
+        return Applied(value)
+    long = _size(field, value) > number(field.max_length)
+    if operator is Operator.ADD_TO_SET:
+        long = sa.and_(long, sa.not_(sa.any_(_items(field, column)) == argument))
+    return Applied(value, long)
+
+
+def _arithmetic(type_: FieldType, operator: Operator, column: Expression, argument: Any) -> Applied:
+    present = sa.func.coalesce(column, sa.literal_column("0"), type_=column.type)
+    value = _ARITHMETIC[operator](present, argument)
+    if type_ is FieldType.FLOAT:
+        # Adding zero takes the sign off a negative zero, which no store is asked to keep.
+        return Applied(value + sa.literal_column("0", sa.Double()))
+    wide = _ARITHMETIC[operator](sa.cast(present, sa.Numeric()), sa.cast(argument, sa.Numeric()))
+    beyond = _no_integer(wide) if type_ is FieldType.INTEGER else _no_decimal(wide)
+    return Applied(value, beyond)
+
+
+def _no_integer(result: Expression) -> Expression:
+    low, high = (sa.literal_column(str(n), sa.Numeric()) for n in (INTEGER_MIN, INTEGER_MAX))
+    return sa.not_(result.between(low, high))
+
+
+def _no_decimal(result: Expression) -> Expression:
+    """Whether decimal128 cannot hold a number exactly (IEEE 754-2008, 3.6)."""
+    size = sa.func.abs(result, type_=sa.Numeric())
+    digits = sa.func.translate(sa.cast(size, sa.Text()), ".", "", type_=sa.Text())
+    significant = sa.func.length(sa.func.btrim(digits, "0"), type_=sa.Integer())
+    high = sa.literal_column(f"1e{DECIMAL_MAX_EXPONENT + 1}", sa.Numeric())
+    low = sa.literal_column(f"1e{DECIMAL_MIN_EXPONENT}", sa.Numeric())
+    tiny = sa.and_(size < low, size != sa.literal_column("0", sa.Numeric()))
+    return sa.or_(significant > DECIMAL_DIGITS, size >= high, tiny)
+
+
+def _size(field: Field, value: Expression) -> Expression:
+    if field.type is not FieldType.MAP:
+        return sa.func.cardinality(value, type_=sa.Integer())
+    keys = sa.func.jsonb_object_keys(value).column_valued("key")
+    return sa.select(sa.func.count(keys)).scalar_subquery()
+
+
+def _items(field: Field, column: Expression) -> Expression:
+    """The collection, empty where it is missing or null."""
+    empty: Expression = sa.literal_column("'{}'")
+    return sa.func.coalesce(column, sa.cast(empty, field_codec(field).type), type_=column.type)
+
+
+def _push(field: Field, column: Expression, item: Any) -> Expression:
+    return sa.func.array_append(_items(field, column), item, type_=column.type)
+
+
+def _push_front(field: Field, column: Expression, item: Any) -> Expression:
+    return sa.func.array_prepend(item, _items(field, column), type_=column.type)
+
+
+def _pop(_: Field, column: Expression, __: Any) -> Expression:
+    last = sa.func.cardinality(column, type_=sa.Integer()) - sa.literal_column("1", sa.Integer())
+    return column[sa.literal_column("1", sa.Integer()) : last]
+
+
+def _shift(_: Field, column: Expression, __: Any) -> Expression:
+    end = sa.func.cardinality(column, type_=sa.Integer())
+    return column[sa.literal_column("2", sa.Integer()) : end]
+
+
+def _remove(field: Field, column: Expression, item: Any) -> Expression:
+    if field.type is FieldType.MAP:
+        return column.op("-", return_type=JSONB())(item)
+    return sa.func.array_remove(column, item, type_=column.type)
+
+
+def _add_to_set(field: Field, column: Expression, item: Any) -> Expression:
+    """Add an item in its place, unless an equal one is there."""
+    items = _items(field, column)
+    assert isinstance(column.type, ARRAY)
+    member = sa.func.unnest(_push(field, column, item), type_=column.type.item_type)
+    each = member.column_valued("item")
+    ordered = sa.func.array_agg(
+        sa.dialects.postgresql.aggregate_order_by(each, each), type_=column.type
+    )
+    grown = sa.select(ordered).scalar_subquery()
+    return sa.case((item == sa.any_(items), items), else_=grown)
+
+
+def _put(field: Field, column: Expression, entries: Any) -> Expression:
+    return _items(field, column).op("||", return_type=JSONB())(entries)
+
+
+def _now(_: Field, column: Expression, __: Any) -> Expression:
+    return sa.func.clock_timestamp(type_=column.type)
+
+
+def _bits(symbol: str) -> Callable[[Field, Expression, Any], Expression]:
+    def expression(_: Field, column: Expression, argument: Any) -> Expression:
+        present = sa.func.coalesce(column, sa.literal_column("0"), type_=column.type)
+        return present.op(symbol, return_type=column.type)(argument)
+
+    return expression
+
+
+_ARITHMETIC: Final[dict[Operator, Callable[[Any, Any], Expression]]] = {
+    Operator.INC: lambda a, b: a + b,
+    Operator.MUL: lambda a, b: a * b,
+}
+_EXPRESSIONS: Final[dict[Operator, Callable[[Field, Expression, Any], Expression]]] = {
+    # LEAST and GREATEST pass over nulls: a missing field takes the argument.
+    Operator.MIN: lambda _, column, b: sa.func.least(column, b, type_=column.type),
+    Operator.MAX: lambda _, column, b: sa.func.greatest(column, b, type_=column.type),
+    Operator.PUSH: _push,
+    Operator.PUSH_FRONT: _push_front,
+    Operator.POP: _pop,
+    Operator.SHIFT: _shift,
+    Operator.REMOVE: _remove,
+    Operator.ADD_TO_SET: _add_to_set,
+    Operator.PUT: _put,
+    Operator.NOW: _now,
+    **{operator: _bits(symbol) for operator, symbol in _INTEGER_BITS.items()},
+}

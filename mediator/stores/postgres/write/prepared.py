@@ -1,0 +1,155 @@
+"""Prepared writes: a statement with its parameters, and the result that its row encodes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from mediator.model.operators import OperatorFailure
+from mediator.schema.types import Values
+from mediator.stores.port import (
+    RememberedOperation,
+    Status,
+    StoreRefused,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+from mediator.stores.postgres.layout import RecordTable
+from mediator.stores.postgres.sql import Statement
+from mediator.stores.postgres.write.operators import operator_codec, reason
+from mediator.stores.postgres.write.shape import WriteShape, encoded
+
+__all__ = ["PreparedWrite", "recalled", "replay"]
+
+_WAS_LIVE, _APPLIED, _REFUSAL, _CREATION_VERSION, _NULLS, _INTENT, _HEAD = range(7)
+"""Columns of the returned row; `_HEAD` counts them."""
+
+_REMEMBERED: Final = 6
+"""Columns of the remembered operation, in order."""
+
+
+def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: Any) -> Values:
+    """Read the fields that are not missing out of a row, from column `start` on."""
+    values: Values = {}
+    codecs = records.codecs
+    for i, name in enumerate(names, start):
+        value = row[i]
+        if value is not None:
+            decode = codecs[name].decode
+            values[name] = value if decode is None else decode(value)
+        elif name in nulls:
+            values[name] = None
+    return values
+
+
+def recalled(records: RecordTable, row: Any) -> RememberedOperation:
+    """Read a remembered operation out of its columns."""
+    fingerprint, created, creation_version, versions, values, nulls = row
+    result = WriteResult(
+        Status.REPLAYED,
+        created,
+        creation_version,
+        orjson.loads(versions),
+        _remembered(records, orjson.loads(values), nulls),
+    )
+    return RememberedOperation(fingerprint, result)
+
+
+def replay(records: RecordTable, row: Any, call: Write) -> WriteResult:
+    """Return the result of a repeated operation."""
+    remembered = recalled(records, row)
+    return (
+        remembered.result if remembered.fingerprint == call.remember else WriteResult(Status.REUSED)
+    )
+
+
+def _remembered(records: RecordTable, members: dict[str, Any], nulls: Any) -> Values:
+    values: Values = {}
+    for name, member in members.items():
+        codec = records.codecs.get(name)  # a field may have left the schema since
+        if codec is not None and member is not None:
+            values[name] = member if codec.from_json is None else codec.from_json(member)
+        elif codec is not None and name in nulls:
+            values[name] = None
+    return values
+
+
+class PreparedWrite:
+    """The statement of a shape, with its parameters and results."""
+
+    __slots__ = ("_arguments", "_records", "shape", "statement")
+
+    def __init__(self, shape: WriteShape, records: RecordTable, statement: Statement) -> None:
+        self.shape, self.statement, self._records = shape, statement, records
+        fields = shape.fragment.fields
+        self._arguments = [operator_codec(fields[name], o) for name, o in shape.operators]
+
+    def arguments(self, call: Write, token: str) -> list[Any]:
+        """Return the parameters for one write, in order."""
+        shape, codecs, values = self.shape, self._records.codecs, call.values
+        parameters: dict[str, Any] = {
+            "id": call.id,
+            "operation": call.operation,
+            "fingerprint": call.remember,
+            "creation_version": call.creation_version,
+            "token": token,
+            "intent": call.intent,
+        }
+        if shape.whole or shape.values:
+            if not values.keys() <= codecs.keys():
+                raise StoreRefused(f"{shape.fragment.system}: a field that is not there")
+            parameters["nulls"] = [name for name, value in values.items() if value is None]
+            for name in codecs if shape.whole else values:
+                parameters[f"v_{name}"] = encoded(codecs[name], values.get(name))
+        for i, codec in enumerate(self._arguments):
+            if codec is not None:
+                parameters[f"a{i}"] = encoded(codec, call.operators[i].argument)
+        for i, group in enumerate(shape.expect):
+            parameters[f"e{i}"] = call.expect[group]
+        return self.statement.arguments(parameters)
+
+    def result(self, row: Any, call: Write) -> WriteResult | None:
+        """Return the result; None: a concurrent insert committed first, retry."""
+        start = _HEAD
+        if self.shape.remember:
+            if row[start] is not None:
+                return replay(self._records, row[start : start + _REMEMBERED], call)
+            start += _REMEMBERED
+        if self.shape.has_token:
+            if row[start]:
+                return WriteResult(Status.FENCED)
+            start += 1
+        groups = self._records.versions
+        versions = dict(zip(groups, row[start : start + len(groups)], strict=True))
+        if not row[_APPLIED]:
+            return self._failure(row, versions, call)
+        shape, start = self.shape, start + len(groups)
+        return WriteResult(
+            Status.APPLIED,
+            shape.whole and not row[_WAS_LIVE],
+            max(versions.values()) if shape.kind is WriteKind.DELETE else row[_CREATION_VERSION],
+            versions,
+            _values_of(self._records, shape.returning or (), row, start, row[_NULLS]),
+        )
+
+    def _failure(self, row: Any, versions: dict[str, int], call: Write) -> WriteResult | None:
+        kind, intent = self.shape.kind, row[_INTENT] or ""
+        if intent != call.intent:
+            return WriteResult(Status.LOCKED, intent=intent)
+        if not row[_WAS_LIVE]:
+            return self._absence(call)
+        if kind is WriteKind.CREATE:
+            return WriteResult(Status.EXISTS)
+        if any(versions[group] != version for group, version in call.expect.items()):
+            return WriteResult(Status.CONFLICT, versions=versions)
+        if row[_REFUSAL] is not None:
+            name, operator = self.shape.operators[row[_REFUSAL]]
+            return WriteResult(Status.REFUSED, failure=OperatorFailure(name, reason(operator)))
+        return WriteResult(Status.MISSING) if kind is WriteKind.DELETE else None
+
+    def _absence(self, call: Write) -> WriteResult | None:
+        if not self.shape.whole or call.require_present:
+            return WriteResult(Status.MISSING)
+        return WriteResult(Status.CONFLICT) if call.expect else None

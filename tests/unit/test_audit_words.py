@@ -1,0 +1,23 @@
+"""The words of identifiers: what is not wanted is found in every kind of name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from audit.words import unwanted_words
+
+MODULE = """
+class HearingLine:
+    def on_told(self, place: str) -> None:
+        self.verdict = told = place
+
+def place(schema: str) -> str:
+    return schema
+"""
+
+
+def test_unwanted_words_are_found_where_things_are_named(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "judgement.py").write_text(MODULE)
+    found = {line.split(": ")[1] for line in unwanted_words(tmp_path)}
+    assert found == {"judgement", "HearingLine", "on_told", "place", "verdict", "told"}
