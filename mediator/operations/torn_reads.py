@@ -43,7 +43,7 @@ class TornReads:
         self._calls = calls
         self._intents = IntentStore(calls.systems)
 
-    async def resolve_torn(
+    async def resolve(
         self,
         route: ClassRoute,
         resource: Get,

@@ -57,13 +57,13 @@ class OperationPlane(Protocol):
     async def route(self, database: str, class_name: str) -> ClassRoute:
         """Find where a class lives."""
 
-    async def newest(self) -> RoutingModel:
+    async def newest_model(self) -> RoutingModel:
         """Look for a newer routing model."""
 
     async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
         """Return the answer that the stores remember of an operation."""
 
-    async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
+    async def remove_copy(self, route: ClassRoute, id_: str, version: int) -> None:
         """Remove the view's copy of an object that was deleted."""
 
 
@@ -139,7 +139,7 @@ class TransactionResolver:
         self._tell(entry, applied=True)
 
     async def _drop(self, entry: Entry) -> None:
-        await self._plane.newest()
+        await self._plane.newest_model()
         await self.intents.unlock(record_keys(await self._targets(entry)), entry.intent)
         await self._log.remove([entry.intent])
         if entry.records:
@@ -153,7 +153,7 @@ class TransactionResolver:
         return await asyncio.shield(self._start(entry, self._roll_forward(entry)))
 
     async def _roll_forward(self, entry: Entry) -> list[Answer]:
-        await self._plane.newest()  # by an older model, a fragment would seem to be no more
+        await self._plane.newest_model()  # by an older model, a fragment would seem to be no more
         routes: dict[str, ClassRoute | None] = {}
         for name in {told["class"] for told in entry.redo or ()}:
             routes[name] = await self._route(entry.database, name)
@@ -255,7 +255,7 @@ class TransactionResolver:
 
     async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
         """Whether routes are of an older model than the newest: their places may be gone."""
-        databases = (await self._plane.newest()).databases
+        databases = (await self._plane.newest_model()).databases
         for route in routes:
             database = databases.get(route.anchor.database)
             if database is None or database.classes.get(route.schema.name) is not route:
