@@ -32,7 +32,7 @@ from mediator.routing.fragments import Steps, plan_read
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Read, Record, WriteResult
 
-__all__ = ["Batch"]
+__all__ = ["BatchExecution"]
 
 ALONE_AT_ONCE = 16
 """How many operations that go alone are under way at the same time."""
@@ -94,7 +94,7 @@ class _Round:
             self.alone.append(planned)
 
 
-class Batch:
+class BatchExecution:
     """Carries out one batch.
 
     Args:

@@ -17,7 +17,7 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.base.observation import Observer
-from mediator.data_plane.batch import Batch
+from mediator.data_plane.batch import BatchExecution
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.reads import ViewReads
 from mediator.model.operations import (
@@ -188,7 +188,9 @@ class Executor:
         self, operations: Sequence[Operation], *, whole: bool = False
     ) -> list[Outcome | MediatorError]:
         """Do many operations; see `DataPlane.batch`."""
-        return await Batch(self, self._calls, self._torn_reads, whole=whole).run(operations)
+        return await BatchExecution(self, self._calls, self._torn_reads, whole=whole).run(
+            operations
+        )
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return a remembered answer; see `DataPlane.recall`."""

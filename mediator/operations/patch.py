@@ -1,4 +1,4 @@
-"""What a PATCH says, in each of its three formats, as parts of an `Update` or as a computation."""
+"""Parsing a PATCH, in each of its three formats, to field changes or to a computation."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def merge_patch(
         pointer: Where the patch is in the request's body.
 
     Returns:
-        Parts that need no read; or, if members of a document or map are merged with what is there,
-        a function from the object's JSON to its new JSON, still to be decoded.
+        Field changes that need no read; or, if members of a document or map are merged with what is
+        there, a function from the object's JSON to its new JSON, still to be decoded.
 
     Raises:
         Invalid: With the location of every error that shows without the object.
