@@ -18,6 +18,7 @@ COPY pyproject.toml README.md ./
 COPY app app
 COPY mediator mediator
 COPY portolan portolan
+COPY redis_connection redis_connection
 COPY sketch sketch
 COPY spark_jobs spark_jobs
 RUN /opt/build/bin/python -m hatchling build -t wheel -d dist

@@ -30,7 +30,7 @@ from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import BEGINNING, Brought, Source
 from mediator.changes.partitions import PARTITIONS
-from mediator.coordination.connecting import line_to
+from mediator.coordination.connecting import client_of
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.leases import Leases
 from mediator.embedded.port import Kind
@@ -60,14 +60,14 @@ async def run(options: Options) -> Measured:
 async def _throughput(options: Options, url: str) -> Result:
     batches = 10 if options.quick else 40
     changes = [_change(number) for number in range(batches * _BATCH)]
-    line = line_to(url)
+    client = client_of(url)
     async with Redis.from_url(url) as redis:
         sides = {
-            "feed": partial(_through_feed, redis, RedisFeed(redis, line), changes),
+            "feed": partial(_through_feed, redis, RedisFeed(redis, client), changes),
             "bare": partial(_bare, redis, changes),
         }
         times = await interleaved(3 if options.quick else 9, sides)
-    await line.close()
+    await client.close()
     rates = {name: len(changes) / median(of) for name, of in times.items()}
     options.say(
         f"feed: {rates['feed']:,.0f} changes/s against {rates['bare']:,.0f}"

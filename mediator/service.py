@@ -53,7 +53,7 @@ from mediator.coordination.leases import Leases
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
-from mediator.materialisation.service import MaterialiseService
+from mediator.materialisation.service import ViewService
 from mediator.materialisation.watermarks import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
 from mediator.operations.calls import StoreCalls
@@ -187,9 +187,9 @@ class Mediator:
         calls.intents, self.data.joint = transactions.resolver, transactions.joint
         return transactions
 
-    def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> MaterialiseService:
+    def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> ViewService:
         shared = self._coordination
-        return MaterialiseService(
+        return ViewService(
             calls,
             self._watermarks,
             self._model,
@@ -267,7 +267,7 @@ class Mediator:
                 PeriodicTask("looking for a newer routing model", 1.0, self._schemas.refresh)
             )
         if self._options.relaying != "elsewhere":
-            periodic_tasks += [*self.changes.relaying_duties(), *self.views.relaying_duties()]
+            periodic_tasks += [*self.changes.relaying_duties(), *self.views.relaying_tasks()]
         if self._options.relaying != "only":
             periodic_tasks += self._serving_duties(judgement)
         return periodic_tasks

@@ -25,7 +25,7 @@ from app.admin.pages.site import mount_pages
 from app.http.browser import BrowserGuard
 from app.http.framework import answer_problems
 from app.http.reference import serve_reference
-from app.security.admin_port import AdminGate
+from app.security.admin_port import AdminAuthoriser
 from mediator.control.port import ControlPlane
 
 __all__ = ["create_admin_app"]
@@ -79,9 +79,9 @@ def create_admin_app(
     mount_pages(app)
     if parts.security is not None:
         app.add_middleware(
-            AdminGate,
+            AdminAuthoriser,
             authenticator=parts.security.authenticator,
-            book=parts.security.book,
+            access_cache=parts.security.access_cache,
             limiter=parts.security.limiter(),
             metrics_open=parts.security.metrics_open,
         )

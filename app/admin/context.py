@@ -15,7 +15,7 @@ from app.security.security import Security
 from app.telemetry.recent import Recent
 from mediator.access.tenancy import Tenancy
 from mediator.integrity.check import Integrity
-from mediator.materialisation.service import MaterialiseService
+from mediator.materialisation.service import ViewService
 from mediator.staleness_probes import StalenessProbes
 
 __all__ = ["AdminParts"]
@@ -42,7 +42,7 @@ class AdminParts:
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
     """
 
-    views: MaterialiseService | None = None
+    views: ViewService | None = None
     beginnings: Beginnings | None = None
     probes: StalenessProbes | None = None
     caches: Caches | None = None

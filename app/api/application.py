@@ -15,7 +15,7 @@ from app.http.message import Receive, Request, Scope, Send, request_id
 from app.http.problems import HttpError
 from app.http.reference import serve_reference
 from app.security.authorisation import refusal
-from app.security.data_port import Gate
+from app.security.data_port import RequestAuthoriser
 from mediator.access.decision import Decision
 from mediator.access.model import Scope as Permission
 from mediator.base.errors import MediatorError
@@ -55,13 +55,13 @@ class DataApp:
 
     Args:
         data: The data API.
-        gate: Lets requests in; None: nobody is authenticated. The documents of the API tell of no
-            database, but they need a key as everything does.
+        authoriser: Authorises requests; None: nobody is authenticated. The documents of the API
+            name no database, but they need a key as everything does.
     """
 
-    def __init__(self, data: DataApi, gate: Gate | None = None) -> None:
+    def __init__(self, data: DataApi, authoriser: RequestAuthoriser | None = None) -> None:
         self._data = data
-        self._gate = gate
+        self._authoriser = authoriser
         self._rest = create_app()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -75,12 +75,12 @@ class DataApp:
             await self._rest(scope, receive, send)
 
     async def _admit(self, scope: Scope, send: Send) -> bool:
-        if self._gate is None:
+        if self._authoriser is None:
             return True
         try:
             field = Request(scope, _nothing).headers.get(b"authorization")
-            access = await self._gate.enter(field)
-            self._gate.leave(access)
+            access = await self._authoriser.authorise(field)
+            self._authoriser.release(access)
             if access.principal is None:
                 raise refusal(Decision.UNAUTHENTICATED, Permission.READ)
         except (MediatorError, HttpError) as error:

@@ -15,8 +15,8 @@ from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, render_items, submit_all
 from app.api.writes import (
     Builder,
-    Planned,
-    Target,
+    PlannedOperation,
+    WriteTarget,
     build_delete,
     build_json_patch,
     build_merge_patch,
@@ -38,7 +38,7 @@ from mediator.schema.ids import check_id
 
 __all__ = ["Batches", "members_of", "plan_item"]
 
-_Wanted: TypeAlias = tuple[dict[str, Any], ClassResource, str | None]
+_Addressed: TypeAlias = tuple[dict[str, Any], ClassResource, str | None]
 """The members of an operation, its class, and whose its new objects are."""
 
 _MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match", "if_none_match"})
@@ -46,7 +46,7 @@ _TEXTS: Final = ("op", "class", "id")
 _BODILESS: Final = frozenset({"get", "delete"})
 
 
-def _build_patch(target: Target, body: Any) -> Planned:
+def _build_patch(target: WriteTarget, body: Any) -> PlannedOperation:
     """An array is a JSON Patch, an object a merge patch: neither can be the other."""
     return (build_json_patch if isinstance(body, list) else build_merge_patch)(target, body)
 
@@ -104,18 +104,18 @@ class Batches:
         *,
         is_large: bool,
     ) -> list[Item]:
-        found: dict[tuple[str, bool], tuple[ClassResource, str | None]] = {}
-        wanted: list[_Wanted | MediatorError | HttpError] = []
+        classes: dict[tuple[str, bool], tuple[ClassResource, str | None]] = {}
+        addressed: list[_Addressed | MediatorError | HttpError] = []
         for body in operations:
             try:
                 members = members_of(body)
                 key = name, reads = members["class"], members["op"] == "get"
-                if key not in found:
-                    found[key] = await self._find(routed, name, reads=reads)
-                wanted.append((members, *found[key]))
+                if key not in classes:
+                    classes[key] = await self._find(routed, name, reads=reads)
+                addressed.append((members, *classes[key]))
             except (MediatorError, HttpError) as error:
-                wanted.append(error)
-        return await offload(is_large, _plan_all, identity, wanted)
+                addressed.append(error)
+        return await offload(is_large, _plan_all, identity, addressed)
 
     async def _find(
         self, routed: RoutedRequest, name: str, *, reads: bool
@@ -127,10 +127,10 @@ class Batches:
 
 
 def _plan_all(
-    identity: Identity, wanted: Sequence[_Wanted | MediatorError | HttpError]
+    identity: Identity, addressed: Sequence[_Addressed | MediatorError | HttpError]
 ) -> list[Item]:
     items: list[Item] = []
-    for index, each in enumerate(wanted):
+    for index, each in enumerate(addressed):
         if not isinstance(each, tuple):
             items.append(each)
             continue
@@ -169,17 +169,19 @@ def plan_item(
     members: dict[str, Any],
     index: int,
     owner: str | None = None,
-) -> Planned:
+) -> PlannedOperation:
     """Plan one operation of a batch, given its members, and whose a new object is."""
     op, id_ = members["op"], check_id(members["id"], "/id")
-    whole = resource.whole
-    required, known = _tags(members, "if_match"), _tags(members, "if_none_match")
+    whole = resource.full_selection
+    required, client_tags = _tags(members, "if_match"), _tags(members, "if_none_match")
     if op == "get":
-        return Planned(Get(resource.database, resource.name, id_), resource, whole, known=known)
+        return PlannedOperation(
+            Get(resource.database, resource.name, id_), resource, whole, client_tags=client_tags
+        )
     condition = ANYTHING if required is None else if_match_condition(required, whole)
     operation = identity.operation(resource.name, id_, index)
-    print_ = identity.fingerprint
-    target = Target(resource, whole, id_, operation, condition, print_, "/body", owner)
+    fingerprint = identity.fingerprint
+    target = WriteTarget(resource, whole, id_, operation, condition, fingerprint, "/body", owner)
     return _BUILDERS[op](target, members.get("body"))
 
 

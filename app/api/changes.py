@@ -16,7 +16,7 @@ from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.security.authorisation import Access
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
@@ -34,12 +34,12 @@ _LONGEST_SEARCH_S: Final = 5.0
 
 _MOST: Final = 1_000
 _HEARTBEAT_S: Final = 15.0
-_TURN_S: Final = 1.0
+_POLL_S: Final = 1.0
 """How soon it is seen that a client has gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Subscriber:
     """What a request asks for."""
 
     directory: Directory
@@ -101,31 +101,31 @@ class Changes:
         routed.access.require(
             Scope.READ, routed.database, parameters.get("class"), by_anybody=False
         )
-        for name in self._told_of(routed, parameters.get("class")):
+        for name in self._classes_of(routed, parameters.get("class")):
             routed.access.require_all(routed.database, name)
             require_open(routed.access, routed.database, name)
         subscriptions = self._subscriptions
         if subscriptions is None:
             detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."
             raise Unavailable(detail, system="coordination", retry_after_s=60)
-        wanted = await self._wanted(routed, parameters, subscriptions)
+        subscriber = await self._subscriber(routed, parameters, subscriptions)
         routed.request.phases.end("parse")
         # A position that is gone, or a feed that does not answer, is told before the status is.
-        subscription = await subscriptions.open(wanted.database_id, wanted.position)
+        subscription = await subscriptions.open(subscriber.database_id, subscriber.position)
         accept = routed.request.headers.get(b"accept", "")
         if asks_for(accept, EVENT_STREAM):
-            chunks = _events(subscriptions, subscription, wanted, routed)
+            chunks = _events(subscriptions, subscription, subscriber, routed)
             headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
             headers.append((b"x-accel-buffering", b"no"))
             return Response(200, headers, chunks=chunks)
         try:
-            return await _page(subscription, wanted, routed.request)
+            return await _page(subscription, subscriber, routed.request)
         finally:
             subscriptions.close(subscription)
 
-    async def _wanted(
+    async def _subscriber(
         self, routed: RoutedRequest, parameters: dict[str, str], subscriptions: Subscriptions
-    ) -> _Wanted:
+    ) -> _Subscriber:
         database, class_name = routed.database, parameters.get("class")
         database_id = (await self._directory.database(database)).id
         if class_name is not None:
@@ -139,9 +139,9 @@ class Changes:
             position = await subscriptions.beginning(database_id)
         else:
             position = FeedPosition.parse(after, name)
-        limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
-        wait_s = whole_number(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
-        return _Wanted(
+        limit = parse_integer(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
+        wait_s = parse_integer(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
+        return _Subscriber(
             self._directory,
             routed.access,
             database,
@@ -153,22 +153,22 @@ class Changes:
         )
 
     @staticmethod
-    def _told_of(routed: RoutedRequest, class_name: str | None) -> Iterable[str]:
+    def _classes_of(routed: RoutedRequest, class_name: str | None) -> Iterable[str]:
         if class_name is not None:
             return (class_name,)
         route = routed.plane.model.databases.get(routed.database)
         return route.classes if route is not None else ()
 
 
-async def _page(subscription: Subscription, wanted: _Wanted, request: Request) -> Response:
+async def _page(subscription: Subscription, subscriber: _Subscriber, request: Request) -> Response:
     """Collect a page; the wait ends with the first change that is shown."""
     shown: list[bytes] = []
     started = monotonic()
-    latest = started + max(wanted.wait_s, _LONGEST_SEARCH_S)
-    while len(shown) < wanted.limit and monotonic() < latest and not subscription.ended:
-        left_s = 0.0 if shown else max(0.0, started + wanted.wait_s - monotonic())
-        events = await subscription.next(min(left_s, _TURN_S), wanted.limit - len(shown))
-        shown += [event.data for event, _ in await wanted.shown(events)]
+    latest = started + max(subscriber.wait_s, _LONGEST_SEARCH_S)
+    while len(shown) < subscriber.limit and monotonic() < latest and not subscription.ended:
+        left_s = 0.0 if shown else max(0.0, started + subscriber.wait_s - monotonic())
+        events = await subscription.next(min(left_s, _POLL_S), subscriber.limit - len(shown))
+        shown += [event.data for event, _ in await subscriber.shown(events)]
         if not events and not left_s:
             break
     request.phases.end("feed")
@@ -178,21 +178,26 @@ async def _page(subscription: Subscription, wanted: _Wanted, request: Request) -
 
 
 async def _events(
-    subscriptions: Subscriptions, subscription: Subscription, wanted: _Wanted, routed: RoutedRequest
+    subscriptions: Subscriptions,
+    subscription: Subscription,
+    subscriber: _Subscriber,
+    routed: RoutedRequest,
 ) -> AsyncIterator[bytes]:
     gone = asyncio.create_task(_disconnected(routed.request))
-    told = monotonic()
+    sent_s = monotonic()
     try:
         # So that a client that loses the connection before any change resumes from here.
-        yield _place(subscription)
+        yield _position_event(subscription)
         # Who follows a database that was dropped comes again, and is told.
-        while routed.database_id == wanted.database_id and not (gone.done() or subscription.ended):
-            chunk = await _turn(subscription, wanted)
-            if not chunk and monotonic() - told >= _HEARTBEAT_S:
-                chunk = b": heartbeat\n" + _place(subscription)
+        while routed.database_id == subscriber.database_id and not (
+            gone.done() or subscription.ended
+        ):
+            chunk = await _next_events(subscription, subscriber)
+            if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
+                chunk = b": heartbeat\n" + _position_event(subscription)
             if chunk:
                 yield chunk
-                told = monotonic()
+                sent_s = monotonic()
     except (PositionGone, Unavailable):
         return  # the client comes again, from what it has seen, and is told
     finally:
@@ -200,19 +205,19 @@ async def _events(
         subscriptions.close(subscription)
 
 
-async def _turn(subscription: Subscription, wanted: _Wanted) -> bytes:
+async def _next_events(subscription: Subscription, subscriber: _Subscriber) -> bytes:
     try:
-        events = await subscription.next(_TURN_S)
+        events = await subscription.next(_POLL_S)
     except Unavailable:
-        await asyncio.sleep(_TURN_S)
+        await asyncio.sleep(_POLL_S)
         return b""
     return b"".join(
         b"id: %b\nevent: change\ndata: %b\n\n" % (position.text.encode(), event.data)
-        for event, position in await wanted.shown(events)
+        for event, position in await subscriber.shown(events)
     )
 
 
-def _place(subscription: Subscription) -> bytes:
+def _position_event(subscription: Subscription) -> bytes:
     """Tell the position without an event (HTML, section 9.2.6: no data, no event)."""
     return b"id: %b\n\n" % subscription.position.text.encode()
 

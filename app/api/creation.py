@@ -11,7 +11,7 @@ from app.api.options import DataOptions
 from app.api.responses import JSON_TYPE, NO_STORE, answer_write, location_of
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, render_items, submit, submit_all
-from app.api.writes import Planned, Target, build_create
+from app.api.writes import PlannedOperation, WriteTarget, build_create
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, read_body
@@ -47,7 +47,7 @@ class Creation:
             planned = await offload(is_large, _plan, routed, identity, body, None)
             return await self._one(routed, planned)
 
-    async def _one(self, routed: RoutedRequest, planned: Planned) -> Response:
+    async def _one(self, routed: RoutedRequest, planned: PlannedOperation) -> Response:
         routed.request.phases.end("parse")
         outcome = await submit(routed.plane, planned)
         routed.request.phases.end("store", " ".join(outcome.systems))
@@ -81,13 +81,17 @@ def _item(routed: RoutedRequest, identity: Identity, body: Any, index: int) -> I
         return error
 
 
-def _plan(routed: RoutedRequest, identity: Identity, body: Any, index: int | None) -> Planned:
+def _plan(
+    routed: RoutedRequest, identity: Identity, body: Any, index: int | None
+) -> PlannedOperation:
     resource = routed.resource
     document = require_object(body)
     id_ = given_id(document) or object_id(identity, resource.name, index or 0)
     operation = identity.operation(resource.name, id_, index)
-    print_ = identity.fingerprint
-    target = Target(resource, resource.whole, id_, operation, ANYTHING, print_, owner=routed.owner)
+    fingerprint = identity.fingerprint
+    target = WriteTarget(
+        resource, resource.full_selection, id_, operation, ANYTHING, fingerprint, owner=routed.owner
+    )
     return build_create(target, document)
 
 

@@ -12,8 +12,8 @@ from app.api.routed_request import RoutedRequest
 from app.api.submission import submit
 from app.api.writes import (
     Builder,
-    Planned,
-    Target,
+    PlannedOperation,
+    WriteTarget,
     build_delete,
     build_json_patch,
     build_merge_patch,
@@ -113,7 +113,7 @@ class Objects:
             routed.request.phases.end("store")
             return answer_absence(routed, error, self._reads.keeping(asked))
         routed.request.phases.end("store", " ".join(outcome.systems))
-        planned = Planned(operation, resource, selection)
+        planned = PlannedOperation(operation, resource, selection)
         if self._reads is None or asked is None:
             return answer_read(routed, planned, outcome)
         self._reads.learn(asked, outcome)
@@ -149,9 +149,9 @@ class Objects:
                 condition = await condition_of(routed.plane, routed, selection, wanted)
             operation = identity.operation(resource.name, routed.id)
             fingerprint = identity.fingerprint
-            target = Target(resource, selection, routed.id, operation, condition, fingerprint)
+            target = WriteTarget(resource, selection, routed.id, operation, condition, fingerprint)
             target.owner = routed.owner
-            target.whole = routed.preferences.whole
+            target.returns_object = routed.preferences.representation
             planned = await offload(len(raw) > LARGE_BODY, build, target, body)
             routed.request.phases.end("parse")
             outcome = await submit(routed.plane, planned)

@@ -8,7 +8,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Final
 
-from app.api.writes import Planned
+from app.api.writes import PlannedOperation
 from app.http.problems import INVALID, HttpError
 from mediator.base.errors import Location
 from mediator.model.operations import Outcome
@@ -21,7 +21,7 @@ _SEEN: Final = re.compile(
 )
 
 
-def position_of(planned: Planned, outcome: Outcome) -> str:
+def position_of(planned: PlannedOperation, outcome: Outcome) -> str:
     """Name the versions that a write made, for ``Prefer: at-least``."""
     resource = planned.resource
     versions = ",".join([f"{group}:{v}" for group, v in outcome.versions.items()])

@@ -17,7 +17,7 @@ from app.api.responses import (
     NO_STORE,
     REVALIDATE,
     add_freshness,
-    add_wishes,
+    add_preference_headers,
     document_of,
 )
 from app.api.routed_request import RoutedRequest
@@ -101,9 +101,9 @@ class Queries:
         read = await self._read(
             routed, (raw,), len(raw), lambda: parse_json(raw), parse_query_document
         )
-        selection = routed.resource.whole
+        selection = routed.resource.full_selection
         if read.query.fields is not None:
-            selection = replace(routed.resource.whole, fields=read.query.fields)
+            selection = replace(routed.resource.full_selection, fields=read.query.fields)
         return await self._answer(routed, read, selection, cacheable=False)
 
     async def _read(
@@ -235,7 +235,7 @@ class Queries:
         partial = {group for outcome in found for group in outcome.partial}
         kept = selection.canonical and not partial
         headers: Headers = [JSON_TYPE, REVALIDATE if kept else NO_STORE]
-        add_wishes(headers, routed.preferences, tuple(sorted(partial)))
+        add_preference_headers(headers, routed.preferences, tuple(sorted(partial)))
         is_large = len(found) * len(resource.schema.fields) > _MANY_VALUES
         items = await offload(is_large, _all_shown, resource, selection, found)
         return Response(200, headers, orjson.dumps({"items": items, "missing": missing}))
@@ -260,7 +260,7 @@ def _represented(
         if not partial and routed.preconditions().not_modified(tag):
             return Response(304, headers)
     headers.append(JSON_TYPE)
-    add_wishes(headers, routed.preferences, partial)
+    add_preference_headers(headers, routed.preferences, partial)
     return Response(200, headers, body)
 
 

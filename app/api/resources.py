@@ -1,4 +1,4 @@
-"""What a request addresses: a class, and of its objects the fields that the resource shows."""
+"""The class that a request addresses, and the fields of its objects that are selected."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 __all__ = ["NAME", "ClassResource", "Directory", "Selection"]
 
 NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
-_REMEMBERED = 256
-_SHORT: Final = 256
-"""Updates that are remembered are spelled in so many bytes at most."""
+_MOST_CACHED = 256
+_LONGEST_CACHED: Final = 256
+"""Bytes of the longest update that is cached."""
 _SCALARS: Final = frozenset({int, float, str, bool, Decimal, type(None)})
 
 
@@ -33,7 +33,7 @@ class Selection:
         fields: Sorted names, without duplicates; None: the whole object.
         groups: The cache groups of these fields, in order: what the ETag is made of.
         schema_version: Version of the class's schema.
-        canonical: Whether the fields were spelled sorted and once each.
+        canonical: Whether the request named the fields sorted, and once each.
     """
 
     fields: tuple[str, ...] | None
@@ -43,17 +43,17 @@ class Selection:
 
 
 class ClassResource:
-    """A class under the routing model in force, with all that its requests have in common."""
+    """A class with its route in one routing model, and what its requests have parsed before."""
 
     __slots__ = (
         "_selections",
         "_updates",
         "codec",
         "database",
+        "full_selection",
         "name",
         "route",
         "schema",
-        "whole",
     )
 
     def __init__(self, database: str, name: str, route: ClassRoute) -> None:
@@ -63,53 +63,52 @@ class ClassResource:
         self.schema = route.schema
         self.codec = route.codec
         groups = resource_groups(route, None)
-        self.whole = Selection(None, groups, route.schema_version)
+        self.full_selection = Selection(None, groups, route.schema_version)
         self._selections: dict[str, Selection] = {}
         self._updates: dict[bytes, FieldChanges] = {}
 
-    def select(self, spelling: str | None) -> Selection:
+    def select(self, fields: str | None) -> Selection:
         """Find the selection of a ``fields`` parameter; the whole object if there is none.
 
         Raises:
             Invalid: A name is no field.
         """
-        if spelling is None:
-            return self.whole
-        known = self._selections.get(spelling)
-        return known or self._select(spelling)
+        if fields is None:
+            return self.full_selection
+        return self._selections.get(fields) or self._select(fields)
 
-    def _select(self, spelling: str) -> Selection:
-        names = spelling.split(",")
+    def _select(self, fields: str) -> Selection:
+        names = fields.split(",")
         unknown = [name for name in names if name not in self.schema.fields]
         if unknown:
             locations = [
                 Location("fields", f"{name!r} is no field of {self.name}") for name in unknown
             ]
             raise Invalid("A field is not known.", locations=locations[:100])
-        fields = tuple(sorted(set(names)))
-        groups = resource_groups(self.route, fields)
-        version = self.whole.schema_version
-        if fields != tuple(names):
-            return Selection(fields, groups, version, canonical=False)
-        if len(self._selections) >= _REMEMBERED:
+        selected = tuple(sorted(set(names)))
+        groups = resource_groups(self.route, selected)
+        version = self.full_selection.schema_version
+        if selected != tuple(names):
+            return Selection(selected, groups, version, canonical=False)
+        if len(self._selections) >= _MOST_CACHED:
             self._selections.clear()
-        return self._selections.setdefault(spelling, Selection(fields, groups, version))
+        return self._selections.setdefault(fields, Selection(selected, groups, version))
 
     def parse_update(self, body: Any, pointer: str) -> FieldChanges:
-        """Read an operator patch: most are spelled like one before, such as those that count.
+        """Read an operator patch: most equal an earlier one, such as those that count.
 
         Raises:
             Invalid: It is none of the class's.
         """
-        spelled = orjson.dumps(body)
-        known = self._updates.get(spelled)
-        if known is None:
-            known = parse_update(self.schema, self.codec, body, pointer)
-            if len(spelled) <= _SHORT and _is_constant(known):
-                if len(self._updates) >= _REMEMBERED:
+        encoded = orjson.dumps(body)
+        changes = self._updates.get(encoded)
+        if changes is None:
+            changes = parse_update(self.schema, self.codec, body, pointer)
+            if len(encoded) <= _LONGEST_CACHED and _is_constant(changes):
+                if len(self._updates) >= _MOST_CACHED:
                     self._updates.clear()
-                self._updates[spelled] = known
-        return known
+                self._updates[encoded] = changes
+        return changes
 
 
 def _is_constant(parts: FieldChanges) -> bool:
@@ -118,26 +117,26 @@ def _is_constant(parts: FieldChanges) -> bool:
 
 
 class Directory:
-    """Finds class resources; what it remembers ends with the routing model."""
+    """Finds classes and databases; its cache lasts as long as the routing model."""
 
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
         self._model: RoutingModel | None = None
-        self._known: dict[tuple[str, str], ClassResource] = {}
+        self._resources: dict[tuple[str, str], ClassResource] = {}
 
     def present(self, database: str, name: str) -> ClassResource | None:
         """Return a class of the routing model in force; None: a newer model may have it."""
         model = self._plane.model
         if model is not self._model:
             self._model = model
-            self._known = {}
-        resource = self._known.get((database, name))
+            self._resources = {}
+        resource = self._resources.get((database, name))
         if resource is None:
             found = model.databases.get(database)
             route = None if found is None else found.classes.get(name)
             if route is not None:
                 resource = ClassResource(database, name, route)
-                self._known[database, name] = resource
+                self._resources[database, name] = resource
         return resource
 
     async def find(self, database: str, name: str) -> ClassResource:

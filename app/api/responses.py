@@ -11,7 +11,7 @@ import orjson
 from app.api.positions import position_of
 from app.api.resources import Selection
 from app.api.routed_request import RoutedRequest
-from app.api.writes import Planned
+from app.api.writes import PlannedOperation
 from app.http.caching import NO_STORE
 from app.http.etags import format_tag
 from app.http.message import Header, Headers, Response
@@ -28,7 +28,7 @@ __all__ = [
     "NO_STORE",
     "REVALIDATE",
     "add_freshness",
-    "add_wishes",
+    "add_preference_headers",
     "answer_absence",
     "answer_read",
     "answer_write",
@@ -42,7 +42,7 @@ __all__ = [
 JSON_TYPE: Final = (b"content-type", JSON.encode())
 REVALIDATE: Final = (b"cache-control", b"no-cache")
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
-_SPELLINGS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65xport"}
+_ESCAPED_IDS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65xport"}
 
 
 def tag_of(selection: Selection, outcome: Outcome) -> str | None:
@@ -54,14 +54,14 @@ def tag_of(selection: Selection, outcome: Outcome) -> str | None:
     return format_tag(selection.schema_version, selection.groups, versions)
 
 
-def location_of(planned: Planned) -> str:
+def location_of(planned: PlannedOperation) -> str:
     """Return the address of an object."""
     resource, id_ = planned.resource, planned.operation.id
-    segment = _SPELLINGS.get(id_) or quote(id_, safe="")
+    segment = _ESCAPED_IDS.get(id_) or quote(id_, safe="")
     return f"/v1/{resource.database}/{resource.name}/{segment}"
 
 
-def represent(planned: Planned, outcome: Outcome) -> dict[str, Any]:
+def represent(planned: PlannedOperation, outcome: Outcome) -> dict[str, Any]:
     """Return the JSON form of what an operation shows: its resource, or the fields it touched.
 
     Fields follow by their names. Stores and replicas each have an order of their own, and a strong
@@ -79,16 +79,16 @@ def represent(planned: Planned, outcome: Outcome) -> dict[str, Any]:
 def document_of(codec: Codec, id_: str, values: Values) -> dict[str, Any]:
     """Return the JSON form of an object: its id, and the fields given, by their names."""
     encoded = codec.encode(values)
-    if tuple(encoded) == codec.names:  # whole, and in this order already, as stores send most
+    if tuple(encoded) == codec.names:  # full, and in this order already, as stores send most
         return {"id": id_, **encoded}
     return {"id": id_, **{name: encoded[name] for name in sorted(encoded)}}
 
 
 def answer_read(
     routed: RoutedRequest,
-    planned: Planned,
+    planned: PlannedOperation,
     outcome: Outcome,
-    keeping: Sequence[Header] = (REVALIDATE,),
+    cache_headers: Sequence[Header] = (REVALIDATE,),
 ) -> Response:
     """Answer a GET or HEAD: 200, or 304 with the fields that RFC 9110 (15.4.5) asks for.
 
@@ -96,21 +96,23 @@ def answer_read(
         routed: The request.
         planned: What it asked for.
         outcome: What was read.
-        keeping: Who may keep the answer. One of the view is never kept: it has some age already.
+        cache_headers: Who may keep the answer; an answer of a view never is kept, as it has an age.
     """
     selection = planned.selection
     tag = format_tag(selection.schema_version, selection.groups, outcome.versions)
     kept = selection.canonical and outcome.freshness is None and not outcome.partial
-    headers = [(b"etag", tag.encode()), *(keeping if kept else (NO_STORE,))]
+    headers = [(b"etag", tag.encode()), *(cache_headers if kept else (NO_STORE,))]
     add_freshness(headers, outcome.freshness)
     if not outcome.partial and routed.preconditions().not_modified(tag):
         return Response(304, headers)
     headers.append(JSON_TYPE)
-    add_wishes(headers, routed.preferences, outcome.partial)
+    add_preference_headers(headers, routed.preferences, outcome.partial)
     return Response(200, headers, orjson.dumps(represent(planned, outcome)))
 
 
-def answer_absence(routed: RoutedRequest, error: NotFound, keeping: Sequence[Header]) -> Response:
+def answer_absence(
+    routed: RoutedRequest, error: NotFound, cache_headers: Sequence[Header]
+) -> Response:
     """Answer a GET or HEAD of what is not there: it may be kept like what is (RFC 9110, 15.5.5).
 
     It has no tag: a condition on one would not be looked at anyway (RFC 9110, 13.2.1).
@@ -118,14 +120,14 @@ def answer_absence(routed: RoutedRequest, error: NotFound, keeping: Sequence[Hea
     Args:
         routed: The request.
         error: What the systems said, of which the sketch was asked before.
-        keeping: Who may keep the answer.
+        cache_headers: Who may keep the answer.
     """
     problem = problem_of(error)
-    headers = [(b"content-type", PROBLEM_JSON.encode()), *keeping]
+    headers = [(b"content-type", PROBLEM_JSON.encode()), *cache_headers]
     return Response(problem.type.status, headers, problem.body(routed.request.id))
 
 
-def answer_write(routed: RoutedRequest, planned: Planned, outcome: Outcome) -> Response:
+def answer_write(routed: RoutedRequest, planned: PlannedOperation, outcome: Outcome) -> Response:
     """Answer a write: its status, the new tag, its position, and the representation if wanted."""
     preferences = routed.preferences
     status = _status(planned, outcome, minimal=preferences.minimal)
@@ -136,14 +138,16 @@ def answer_write(routed: RoutedRequest, planned: Planned, outcome: Outcome) -> R
         headers.append((b"etag", tag.encode()))
     if outcome.replayed:
         headers.append(_REPLAYED)
-    add_wishes(headers, preferences, outcome.partial, whole=_is_whole(planned, outcome))
+    add_preference_headers(
+        headers, preferences, outcome.partial, is_full=_is_representation(planned, outcome)
+    )
     if deleted or preferences.minimal:
         return Response(status, headers)
     headers.append(JSON_TYPE)
     return Response(status, headers, orjson.dumps(represent(planned, outcome)))
 
 
-def result_of(planned: Planned, outcome: Outcome, *, minimal: bool) -> dict[str, Any]:
+def result_of(planned: PlannedOperation, outcome: Outcome, *, minimal: bool) -> dict[str, Any]:
     """Return the result of one operation of a batch."""
     read = isinstance(planned.operation, Get)
     deleted = isinstance(planned.operation, Delete)
@@ -155,7 +159,7 @@ def result_of(planned: Planned, outcome: Outcome, *, minimal: bool) -> dict[str,
     tag = None if deleted else tag_of(planned.selection, outcome)
     if tag is not None:
         result["etag"] = tag
-        if planned.known is not None and planned.known.match_weakly(tag):
+        if planned.client_tags is not None and planned.client_tags.match_weakly(tag):
             return {**result, "status": 304}
     if not read:
         result["position"] = position_of(planned, outcome)
@@ -168,30 +172,30 @@ def result_of(planned: Planned, outcome: Outcome, *, minimal: bool) -> dict[str,
     return result
 
 
-def _status(planned: Planned, outcome: Outcome, *, minimal: bool) -> int:
+def _status(planned: PlannedOperation, outcome: Outcome, *, minimal: bool) -> int:
     if outcome.created:
         return 201
     return 204 if minimal or isinstance(planned.operation, Delete) else 200
 
 
 def add_freshness(headers: Headers, freshness: Freshness | None) -> None:
-    """Tell how old an answer of the view may be: the bound kept, and what was measured (s)."""
+    """Add how old an answer of the view may be: the bound kept, and what was measured (s)."""
     if freshness is not None:
-        told = f"bound={freshness.bound_s:g}, measured={freshness.measured_s:.3f}"
-        headers.append((b"portolan-staleness", told.encode()))
+        staleness = f"bound={freshness.bound_s:g}, measured={freshness.measured_s:.3f}"
+        headers.append((b"portolan-staleness", staleness.encode()))
 
 
-def _is_whole(planned: Planned, outcome: Outcome) -> bool:
+def _is_representation(planned: PlannedOperation, outcome: Outcome) -> bool:
     """Whether the answer to a write is what a read would have answered then."""
     known = outcome.values is not None and not (outcome.replayed or outcome.partial)
     return known and planned.touched is None
 
 
-def add_wishes(
-    headers: Headers, preferences: Preferences, partial: tuple[str, ...], *, whole: bool = True
+def add_preference_headers(
+    headers: Headers, preferences: Preferences, partial: tuple[str, ...], *, is_full: bool = True
 ) -> None:
     """Add what was done of the preferences, and the groups that are still to be rolled forward."""
-    applied = preferences.applied if whole else preferences.applied_in_part
+    applied = preferences.applied if is_full else preferences.applied_in_part
     if applied:
         headers.append((b"preference-applied", applied.encode("latin-1")))
     if partial:

@@ -11,7 +11,7 @@ from app.api.resources import ClassResource, Selection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
 from app.http.message import Request, Response
 from app.http.negotiation import JSON, media_type
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
@@ -153,7 +153,7 @@ class RoutedRequest:
         """Return the part of the object that the query names."""
         query = self.request.query
         if not query:
-            return self.resource.whole
+            return self.resource.full_selection
         return self.resource.select(parse_query(query, FIELDS).get("fields"))
 
     def reading(self) -> tuple[Selection, int | None]:
@@ -164,12 +164,12 @@ class RoutedRequest:
         """
         query = self.request.query
         if not query:
-            return self.resource.whole, None
+            return self.resource.full_selection, None
         given = parse_query(query, _READING)
         selection, age = self.resource.select(given.get("fields")), given.get("max_age")
         if age is None:
             return selection, None
-        return selection, whole_number(age, "max_age", least=1, most=LONGEST_AGE_S)
+        return selection, parse_integer(age, "max_age", least=1, most=LONGEST_AGE_S)
 
     def preconditions(self) -> Preconditions:
         """Return If-Match and If-None-Match."""
@@ -210,10 +210,12 @@ class RoutedRequest:
             return Identity(ids, self.database_id, None, None)
         sender = self.access.sender
         named = (b"content-type", b"if-match", b"if-none-match")
-        told = [headers.get(name, "").encode("latin-1") for name in named]
+        values = [headers.get(name, "").encode("latin-1") for name in named]
         request = self.request
-        print_ = fingerprint_of(request.method.encode(), request.path, request.query, *told, body)
-        return Identity(ids, self.database_id, parse_key(key), print_, sender)
+        fingerprint = fingerprint_of(
+            request.method.encode(), request.path, request.query, *values, body
+        )
+        return Identity(ids, self.database_id, parse_key(key), fingerprint, sender)
 
 
 Handler: TypeAlias = Callable[[RoutedRequest], Awaitable[Response]]

@@ -40,7 +40,7 @@ from app.http.problems import (
     problem_of,
 )
 from app.security.authorisation import Restricted
-from app.security.data_port import Gate
+from app.security.data_port import RequestAuthoriser
 from mediator.access.metered import Transact
 from mediator.access.model import Scope as Permission
 from mediator.base.errors import MediatorError
@@ -70,7 +70,7 @@ class DataApi:
         caches: What keeps caches coherent; None: nothing may be cached.
         transact: Carries out transactions; None: there are none.
         job_backend: What jobs need; None: there are none.
-        gate: Lets requests in; None: nobody is authenticated, and everything is allowed.
+        authoriser: Authorises requests; None: nobody is authenticated, and everything is allowed.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class DataApi:
         caches: Caches | None = None,
         transact: Transact | None = None,
         job_backend: JobBackend | None = None,
-        gate: Gate | None = None,
+        authoriser: RequestAuthoriser | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
         self._table = make_table(
             self._directory, options, subscriptions, caches, transact, job_backend
         )
-        self._gate = gate
+        self._authoriser = authoriser
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
         self._active: dict[tuple[str, str], int] = {}
@@ -115,8 +115,8 @@ class DataApi:
             self._observe(RequestFinished(method, routed.route.template, status, seconds, kind[1]))
         finally:
             self._active[kind] -= 1
-            if self._gate is not None and isinstance(routed.access, Restricted):
-                self._gate.leave(routed.access)
+            if self._authoriser is not None and isinstance(routed.access, Restricted):
+                self._authoriser.release(routed.access)
 
     async def _serve(self, routed: RoutedRequest, send: Send) -> int:
         """Answer a request; returns the status."""
@@ -132,16 +132,18 @@ class DataApi:
             origin = request.headers.get(b"origin")
             response.headers += self._cors.headers(routed.database, origin)
         _complete(request, response)
-        if not _sent_whole(request, response):
+        if not _sent_directly(request, response):
             await _send(request, response, send, self._validity(routed))
         return response.status
 
     def _validity(self, routed: RoutedRequest) -> Validity | None:
         """Return what checks whether the credentials of a request are still valid."""
-        if self._gate is None or not isinstance(routed.access, Restricted):
+        if self._authoriser is None or not isinstance(routed.access, Restricted):
             return None
         field = routed.request.headers.get(b"authorization")
-        return partial(self._gate.holds, routed.access, field, routed.request.phases.started)
+        return partial(
+            self._authoriser.is_valid, routed.access, field, routed.request.phases.started
+        )
 
     async def _answer(self, routed: RoutedRequest) -> Response:
         """Take a request through its stages: route, preferences, access, class, handler."""
@@ -155,8 +157,8 @@ class DataApi:
         if accept is not None and accept != "*/*":
             check_accept(accept, route.offers, *route.streams)
         routed.read_preferences()
-        if self._gate is not None:
-            await self._admit(self._gate, routed)
+        if self._authoriser is not None:
+            await self._admit(self._authoriser, routed)
         scope = None if route.scopes is None else route.scopes[request.method]
         if route.of_class:
             assert scope is not None
@@ -183,13 +185,13 @@ class DataApi:
         return resource
 
     @staticmethod
-    async def _admit(gate: Gate, routed: RoutedRequest) -> None:
+    async def _admit(authoriser: RequestAuthoriser, routed: RoutedRequest) -> None:
         """Find out who sends a request, before any store is asked."""
         request = routed.request
-        access = await gate.enter(request.headers.get(b"authorization"))
+        access = await authoriser.authorise(request.headers.get(b"authorization"))
         routed.access = access
         routed.plane = access.narrow(routed.plane)
-        request.most_bytes = access.meter.limits.body_bytes
+        request.body_limit = access.meter.limits.body_bytes
         request.phases.end("auth")
 
     def _options(self, request: Request, route: Route) -> Response:
@@ -242,10 +244,10 @@ def _complete(request: Request, response: Response) -> None:
         response.body = b""
 
 
-def _sent_whole(request: Request, response: Response) -> bool:
-    if response.chunks is not None or request.whole is None:
+def _sent_directly(request: Request, response: Response) -> bool:
+    if response.chunks is not None or request.send_response is None:
         return False
-    return request.whole(response.status, response.headers, response.body)
+    return request.send_response(response.status, response.headers, response.body)
 
 
 async def _send(request: Request, response: Response, send: Send, valid: Validity | None) -> None:

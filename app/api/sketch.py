@@ -41,14 +41,14 @@ class Sketches:
     async def get(self, routed: RoutedRequest) -> Response:
         """Answer with the filter of a database, or of some of its classes."""
         forbid_body(routed.request)
-        wanted = self._wanted(routed)
+        class_names = self._class_names(routed)
         if self._sketch is None:
             detail = "There is no cache sketch here: PORTOLAN_SKETCH is off."
             raise Unavailable(detail, system="sketch", retry_after_s=60)
         database = await self._directory.database(routed.database)
-        for name in wanted or ():
+        for name in class_names or ():
             await self._directory.find(routed.database, name)
-        names = tuple(database.classes) if wanted is None else wanted
+        names = tuple(database.classes) if class_names is None else class_names
         routed.request.phases.end("parse")
         try:
             snapshot = await self._sketch.snapshot(
@@ -60,7 +60,7 @@ class Sketches:
         return self._answer(routed, snapshot, _map(database, names))
 
     @staticmethod
-    def _wanted(routed: RoutedRequest) -> tuple[str, ...] | None:
+    def _class_names(routed: RoutedRequest) -> tuple[str, ...] | None:
         """Return the classes that are asked for, or all that may be read; None: all there are."""
         listed = parse_query(routed.request.query, _PARAMETERS).get("class")
         if listed is None:
@@ -77,9 +77,9 @@ class Sketches:
         snapshot: Snapshot,
         groups: dict[str, dict[str, tuple[str, ...]]],
     ) -> Response:
-        told = ClientFilter.of(snapshot, self._valid_for_ms, groups)
+        client_filter = ClientFilter.of(snapshot, self._valid_for_ms, groups)
         as_json = asks_for(routed.request.headers.get(b"accept", ""), JSON)
-        tag = f'"{snapshot.incarnation}-{snapshot.generation}-{told.map_digest}'
+        tag = f'"{snapshot.incarnation}-{snapshot.generation}-{client_filter.map_digest}'
         tag += '-j"' if as_json else '-b"'
         headers: Headers = [
             (b"etag", tag.encode()),
@@ -90,7 +90,7 @@ class Sketches:
         if routed.preconditions().not_modified(tag):
             return Response(304, headers)
         headers.append((b"content-type", (JSON if as_json else SKETCH).encode()))
-        body = encode_json(told) if as_json else encode(told)
+        body = encode_json(client_filter) if as_json else encode(client_filter)
         if accepts_gzip(routed.request.headers.get(b"accept-encoding", "")):
             headers.append((b"content-encoding", b"gzip"))
             body = gzip.compress(body, compresslevel=1, mtime=0)

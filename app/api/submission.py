@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Final, TypeAlias
 
 from app.api.responses import result_of
-from app.api.writes import Planned
+from app.api.writes import PlannedOperation
 from app.http.problems import HttpError, problem_of
 from mediator.base.errors import MediatorError
 from mediator.base.offload import offload
@@ -18,11 +18,11 @@ __all__ = ["Item", "render_items", "submit", "submit_all"]
 _MANY: Final = 100
 """Results from which on to write them takes more than about a millisecond."""
 
-Item: TypeAlias = Planned | MediatorError | HttpError
+Item: TypeAlias = PlannedOperation | MediatorError | HttpError
 """One of many operations, or why it cannot be one."""
 
 
-def submit(plane: DataPlane, planned: Planned) -> Awaitable[Outcome]:
+def submit(plane: DataPlane, planned: PlannedOperation) -> Awaitable[Outcome]:
     """Carry out a write; one that came before, under a key, gets its first answer again."""
     operation = planned.operation
     assert not isinstance(operation, Get)
@@ -39,9 +39,9 @@ async def submit_all(
     plane: DataPlane, items: Sequence[Item], *, whole: bool = False
 ) -> list[Outcome | MediatorError | HttpError]:
     """Carry out those items that are operations, in few round trips; the answers in their order."""
-    operations = [item.operation for item in items if isinstance(item, Planned)]
+    operations = [item.operation for item in items if isinstance(item, PlannedOperation)]
     outcomes = iter(await plane.batch(operations, whole=whole) if operations else [])
-    return [next(outcomes) if isinstance(item, Planned) else item for item in items]
+    return [next(outcomes) if isinstance(item, PlannedOperation) else item for item in items]
 
 
 async def render_items(
@@ -67,8 +67,8 @@ def _render(
     item: Item, answer: Outcome | MediatorError | HttpError, *, minimal: bool
 ) -> dict[str, Any]:
     if isinstance(answer, Outcome):
-        assert isinstance(item, Planned)
+        assert isinstance(item, PlannedOperation)
         return result_of(item, answer, minimal=minimal)
     problem = problem_of(answer)
     result = {"status": problem.type.status, "problem": problem.document()}
-    return {**result, "id": item.operation.id} if isinstance(item, Planned) else result
+    return {**result, "id": item.operation.id} if isinstance(item, PlannedOperation) else result

@@ -14,7 +14,7 @@ from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.api.submission import render_items
-from app.api.writes import Planned
+from app.api.writes import PlannedOperation
 from app.http.etags import parse_tag
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
@@ -87,8 +87,8 @@ class TransactionRoute:
         operations: Sequence[Any],
         *,
         is_large: bool,
-    ) -> list[Planned]:
-        found: dict[str, ClassResource] = {}
+    ) -> list[PlannedOperation]:
+        classes: dict[str, ClassResource] = {}
         items = []
         for index, body in enumerate(operations):
             try:
@@ -96,11 +96,11 @@ class TransactionRoute:
                 name = members["class"]
                 routed.access.require(Scope.WRITE, routed.database, name)
                 routed.access.require_all(routed.database, name)
-                if name not in found:
-                    found[name] = await self._directory.find(routed.database, name)
+                if name not in classes:
+                    classes[name] = await self._directory.find(routed.database, name)
                 items.append(
                     _write(
-                        await offload(is_large, plan_item, found[name], identity, members, index)
+                        await offload(is_large, plan_item, classes[name], identity, members, index)
                     )
                 )
             except MediatorError as error:
@@ -118,12 +118,12 @@ def _parts(body: Any) -> tuple[list[ReadSetEntry], list[Any]]:
         given = members.get(name, [])
         if not isinstance(given, list) or len(given) > limit:
             raise _refuse(f"/{name}", f"an array of at most {limit} is expected")
-    reads = [_seen(told, f"/reads/{i}") for i, told in enumerate(members.get("reads", []))]
+    reads = [_seen(read, f"/reads/{i}") for i, read in enumerate(members.get("reads", []))]
     return reads, members.get("operations", [])
 
 
-def _seen(told: Any, pointer: str) -> ReadSetEntry:
-    members = require_object(told, pointer)
+def _seen(read: Any, pointer: str) -> ReadSetEntry:
+    members = require_object(read, pointer)
     names = members.get("class"), members.get("id")
     if members.keys() != _SEEN or not all(isinstance(name, str) for name in names):
         raise _refuse(pointer, "class, id and etag are expected, and nothing else")
@@ -137,7 +137,7 @@ def _seen(told: Any, pointer: str) -> ReadSetEntry:
     return ReadSetEntry(members["class"], id_, tag.versions, tag.schema_version)
 
 
-def _write(planned: Planned) -> Planned:
+def _write(planned: PlannedOperation) -> PlannedOperation:
     operation = planned.operation
     if isinstance(operation, Get):
         raise _refuse("/op", "one of put, patch, update, delete is expected")
@@ -150,7 +150,7 @@ def _transaction(
     database: str,
     identity: Identity,
     reads: Sequence[ReadSetEntry],
-    items: Sequence[Planned],
+    items: Sequence[PlannedOperation],
     ids: OperationIds,
 ) -> Transaction:
     name = ids.fresh() if identity.key is None else identity.derive("transaction")
@@ -162,7 +162,7 @@ def _transaction(
 
 
 def _below(pointer: str, locations: Sequence[Location]) -> list[Location]:
-    return [Location(f"{pointer}{place.pointer}", place.detail) for place in locations]
+    return [Location(f"{pointer}{location.pointer}", location.detail) for location in locations]
 
 
 def _refuse(pointer: str, detail: str) -> Invalid:

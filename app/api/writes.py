@@ -26,8 +26,8 @@ from mediator.operations.patch import Compute, FieldChanges, json_patch, merge_p
 
 __all__ = [
     "Builder",
-    "Planned",
-    "Target",
+    "PlannedOperation",
+    "WriteTarget",
     "build_create",
     "build_delete",
     "build_json_patch",
@@ -38,19 +38,19 @@ __all__ = [
 
 
 @dataclass(slots=True)
-class Target:
+class WriteTarget:
     """Where a write goes, under which id, on which condition.
 
     Attributes:
         resource: The class.
         selection: What is written of the object.
         id: Its id.
-        operation: What names the write for ever.
+        operation: The id of the write, for ever.
         condition: What must hold.
-        fingerprint: What tells its request from others under the same Idempotency-Key.
+        fingerprint: Of the request, to compare with others under the same Idempotency-Key.
         pointer: Where its body is.
-        owner: Whose a new object is that does not say so; None: it has to say so itself.
-        whole: Whether the answer is to show the whole object, if one system can tell all of it.
+        owner: The subject that owns a new object whose body names none; None: the body has to.
+        returns_object: Whether the answer is to show the whole object, if one system has all of it.
     """
 
     resource: ClassResource
@@ -61,11 +61,11 @@ class Target:
     fingerprint: str | None
     pointer: str = ""
     owner: str | None = None
-    whole: bool = False
+    returns_object: bool = False
 
 
 @dataclass(slots=True)
-class Planned:
+class PlannedOperation:
     """An operation with what its answer needs.
 
     Attributes:
@@ -73,27 +73,27 @@ class Planned:
         resource: The class it is about.
         selection: The resource whose ETag is answered.
         touched: The fields that a patch names and its answer shows; None: those of the resource.
-        known: Tags of what the client has already, and need not be shown of a read again.
+        client_tags: Tags of the copies that the client has: a read answers 304 for them.
     """
 
     operation: Operation
     resource: ClassResource
     selection: Selection
     touched: tuple[str, ...] | None = None
-    known: Tags | None = None
+    client_tags: Tags | None = None
 
 
-Builder: TypeAlias = Callable[[Target, Any], Planned]
+Builder: TypeAlias = Callable[[WriteTarget, Any], PlannedOperation]
 
 
-def build_create(target: Target, body: Any) -> Planned:
+def build_create(target: WriteTarget, body: Any) -> PlannedOperation:
     """Create an object."""
     members = _owned(_without_id(body, target), target)
     values = target.resource.codec.decode_object(members, target.pointer)
     return _plan(target, Create(*_head(target), values))
 
 
-def build_put(target: Target, body: Any) -> Planned:
+def build_put(target: WriteTarget, body: Any) -> PlannedOperation:
     """Replace the resource: the whole object, or exactly the fields that it shows."""
     body = _without_id(body, target)
     fields = target.selection.fields
@@ -103,7 +103,7 @@ def build_put(target: Target, body: Any) -> Planned:
     return _replace(target, fields, body)
 
 
-def build_delete(target: Target, body: Any) -> Planned:  # noqa: ARG001 - the shape of a Builder
+def build_delete(target: WriteTarget, body: Any) -> PlannedOperation:  # noqa: ARG001 - the shape of a Builder
     """Delete the resource: the whole object, or the fields that it shows."""
     fields = target.selection.fields
     if fields is None:
@@ -111,12 +111,12 @@ def build_delete(target: Target, body: Any) -> Planned:  # noqa: ARG001 - the sh
     return _replace(target, fields, {})
 
 
-def build_update(target: Target, body: Any) -> Planned:
+def build_update(target: WriteTarget, body: Any) -> PlannedOperation:
     """Apply operators."""
     return _update(target, target.resource.parse_update(body, target.pointer))
 
 
-def build_merge_patch(target: Target, body: Any) -> Planned:
+def build_merge_patch(target: WriteTarget, body: Any) -> PlannedOperation:
     """Apply a merge patch (RFC 7396): an update if it can be one, else a revision."""
     resource = target.resource
     body = _without_id(body, target)
@@ -126,12 +126,12 @@ def build_merge_patch(target: Target, body: Any) -> Planned:
     return _revise(target, parts, tuple(body))
 
 
-def build_json_patch(target: Target, body: Any) -> Planned:
+def build_json_patch(target: WriteTarget, body: Any) -> PlannedOperation:
     """Apply a JSON Patch (RFC 6902): always a revision."""
     return _revise(target, json_patch(body, target.pointer), _patched(body))
 
 
-def _head(target: Target) -> tuple[str, str, str, str, Condition, str | None]:
+def _head(target: WriteTarget) -> tuple[str, str, str, str, Condition, str | None]:
     resource = target.resource
     return (
         resource.database,
@@ -144,12 +144,14 @@ def _head(target: Target) -> tuple[str, str, str, str, Condition, str | None]:
 
 
 def _plan(
-    target: Target, operation: WriteOperation | Get, touched: tuple[str, ...] | None = None
-) -> Planned:
-    return Planned(operation, target.resource, target.selection, touched)
+    target: WriteTarget, operation: WriteOperation | Get, touched: tuple[str, ...] | None = None
+) -> PlannedOperation:
+    return PlannedOperation(operation, target.resource, target.selection, touched)
 
 
-def _replace(target: Target, fields: tuple[str, ...], body: dict[str, Any]) -> Planned:
+def _replace(
+    target: WriteTarget, fields: tuple[str, ...], body: dict[str, Any]
+) -> PlannedOperation:
     """Make some fields exactly what the body says: those it leaves out are removed."""
     _check_within(body, fields, target.pointer)
     codec = target.resource.codec
@@ -162,29 +164,31 @@ def _replace(target: Target, fields: tuple[str, ...], body: dict[str, Any]) -> P
     return _update(target, FieldChanges(values, unset, ()))
 
 
-def _update(target: Target, parts: FieldChanges) -> Planned:
+def _update(target: WriteTarget, parts: FieldChanges) -> PlannedOperation:
     operators = tuple(parts.operators)
     unset = tuple(parts.unset)
     touched = (*parts.values, *unset, *map(FIELD_OF, operators))
     if target.selection.fields is not None:
         _check_within(touched, target.selection.fields, target.pointer)
-    whole = _shows_whole(target)
-    update = Update(*_head(target), parts.values, unset, operators, whole)
-    return _plan(target, update, None if whole else touched)
+    returned = _returns_object(target)
+    update = Update(*_head(target), parts.values, unset, operators, returned)
+    return _plan(target, update, None if returned else touched)
 
 
-def _revise(target: Target, compute: Compute, touched: tuple[str, ...] | None) -> Planned:
+def _revise(
+    target: WriteTarget, compute: Compute, touched: tuple[str, ...] | None
+) -> PlannedOperation:
     fields = target.selection.fields
     narrowed = compute if fields is None else _narrow(compute, fields)
-    whole = _shows_whole(target)
-    revision = ReadModifyWrite(*_head(target), narrowed, whole)
-    return _plan(target, revision, None if whole else touched)
+    returned = _returns_object(target)
+    revision = ReadModifyWrite(*_head(target), narrowed, returned)
+    return _plan(target, revision, None if returned else touched)
 
 
-def _shows_whole(target: Target) -> bool:
+def _returns_object(target: WriteTarget) -> bool:
     """Whether the answer to a change shows all of the object: one write has to return it."""
     one = len(target.resource.route.fragments) == 1
-    return target.whole and one and target.selection.fields is None
+    return target.returns_object and one and target.selection.fields is None
 
 
 def _narrow(compute: Compute, fields: tuple[str, ...]) -> Compute:
@@ -208,7 +212,7 @@ def _check_within(names: Iterable[str], fields: tuple[str, ...], pointer: str) -
         raise Invalid("The body goes beyond the fields of the address.", locations=locations)
 
 
-def _without_id(body: Any, target: Target) -> dict[str, Any]:
+def _without_id(body: Any, target: WriteTarget) -> dict[str, Any]:
     """Drop the id that a representation carries; it must be the object's own."""
     members = require_object(body, target.pointer)
     if "id" not in members:
@@ -219,8 +223,8 @@ def _without_id(body: Any, target: Target) -> dict[str, Any]:
     return {name: value for name, value in members.items() if name != "id"}
 
 
-def _owned(body: dict[str, Any], target: Target) -> dict[str, Any]:
-    """Say whose the object is, unless the client did."""
+def _owned(body: dict[str, Any], target: WriteTarget) -> dict[str, Any]:
+    """Add the owner of the object, unless the client named one."""
     field = target.resource.schema.owner_field
     if field is None or target.owner is None or field in body:
         return body

@@ -12,7 +12,7 @@ from app.coherence.cached_leases import Lingering
 from app.coherence.grants import Grants
 from app.coherence.layouts import Layouts, schema_of
 from app.coherence.uncovered_queries import Uncovered
-from app.http.caching import NO_STORE, Promise
+from app.http.caching import NO_STORE, CachePolicy
 from app.http.etags import format_tag
 from app.http.message import Headers
 from app.http.paths import parse_pairs
@@ -265,7 +265,7 @@ class CachedReads:
         tags = [tag_of(asked.partition.database, key) for key in asked.keys.values()]
         end_us = grant.now_us + grant.ttl_us
         date_us = grant.now_us if asked.is_dated else None
-        return Promise(asked.visibility, grant.ttl_us, end_us, tags, hit, date_us).headers()
+        return CachePolicy(asked.visibility, grant.ttl_us, end_us, tags, hit, date_us).headers()
 
     def learn(self, asked: Asked, outcome: Outcome) -> None:
         """Let the sketch know the versions that were read, so that it can answer next time."""

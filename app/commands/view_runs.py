@@ -1,4 +1,4 @@
-"""Runs over views, started through the admin API and watched to their end."""
+"""Client of the maintenance runs of materialised views."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rich.table import Table
 
 from app.settings.access import bearer
 
-__all__ = ["RunFailed", "Upkeep"]
+__all__ = ["MaintenanceClient", "RunFailed"]
 
-ASK_S: Final = 0.3
+POLL_S: Final = 0.3
 TIMEOUT_S: Final = 30.0
 
 
@@ -27,13 +27,13 @@ class RunFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
-    """Watches runs on a console.
+class MaintenanceClient:
+    """Starts maintenance runs of views, and shows their progress on a console.
 
     Attributes:
         url: Address of the admin API.
         console: Where the progress and the report are printed.
-        key: Sent to the admin API; None: it asks for none.
+        key: Sent to the admin API; None: it needs none.
     """
 
     url: str
@@ -62,8 +62,8 @@ class Upkeep:
             base_url=self.url, timeout=TIMEOUT_S, headers=bearer(self.key)
         ) as admin:
             try:
-                begun = _answer(await admin.post(f"{path}/{what}"))["run"]
-                run = await self._scheduler(admin, path, begun)
+                started = _body(await admin.post(f"{path}/{what}"))["run"]
+                run = await self._follow(admin, path, started)
             except httpx.HTTPError as error:
                 raise RunFailed(f"The admin API at {self.url} does not answer.") from error
         if run["state"] != "done":
@@ -71,37 +71,37 @@ class Upkeep:
         self.console.print(_report(run))
         return bool(run["wrong"] == run["repaired"])
 
-    async def _scheduler(self, admin: httpx.AsyncClient, path: str, run: Any) -> Any:
-        """Show the progress of a run; return what it told last."""
+    async def _follow(self, admin: httpx.AsyncClient, path: str, run: Any) -> Any:
+        """Show the progress of a run; return its last report."""
         id_ = run["id"]
         with Progress(console=self.console, transient=True) as progress:
             bar = progress.add_task(run["phase"])
             while run["state"] == "running":
                 classes = (run["classes"] or {}).values()
-                seen, of = (sum(each[name] for each in classes) for name in ("objects", "of"))
-                progress.update(bar, description=run["phase"], completed=seen, total=of or None)
-                await asyncio.sleep(ASK_S)
-                run = _answer(await admin.get(path))["run"]
+                done, total = (sum(each[name] for each in classes) for name in ("objects", "of"))
+                progress.update(bar, description=run["phase"], completed=done, total=total or None)
+                await asyncio.sleep(POLL_S)
+                run = _body(await admin.get(path))["run"]
                 if run["id"] != id_:
                     raise RunFailed("Another run has begun meanwhile.")
         return run
 
 
-def _answer(response: httpx.Response) -> Any:
-    told = response.json()
+def _body(response: httpx.Response) -> Any:
+    body = response.json()
     if response.is_error:
-        raise RunFailed(told.get("detail", f"The answer was {response.status_code}."))
-    return told
+        raise RunFailed(body.get("detail", f"The answer was {response.status_code}."))
+    return body
 
 
 def _report(run: Mapping[str, Any]) -> Table:
     table = Table(title="Copies in the view, compared with their systems")
     for heading in ("class", "objects", "wrong", "repaired", "for example"):
         table.add_column(heading)
-    for name, found in (run["classes"] or {}).items():
-        wrong = ", ".join(f"{count} {what}" for what, count in found["wrong"].items())
-        examples = ", ".join(f"{each['id']} ({each['wrong']})" for each in found["examples"][:3])
+    for name, findings in (run["classes"] or {}).items():
+        wrong = ", ".join(f"{count} {what}" for what, count in findings["wrong"].items())
+        examples = ", ".join(f"{each['id']} ({each['wrong']})" for each in findings["examples"][:3])
         table.add_row(
-            name, f"{found['objects']:,}", wrong or "none", f"{found['repaired']:,}", examples
+            name, f"{findings['objects']:,}", wrong or "none", f"{findings['repaired']:,}", examples
         )
     return table

@@ -11,7 +11,7 @@ from app.commands.consoles import console
 from app.commands.running import run
 
 if TYPE_CHECKING:
-    from app.commands.view_runs import Upkeep
+    from app.commands.view_runs import MaintenanceClient
 
 __all__ = ["rebuild_view", "verify"]
 
@@ -24,14 +24,14 @@ AdminUrl = Annotated[
 def verify(
     database: Annotated[str, typer.Argument(help="A database that has a materialised view.")],
     *,
-    repair: Annotated[bool, typer.Option(help="Make good what is wrong.")] = False,
+    repair: Annotated[bool, typer.Option(help="Repair what is wrong.")] = False,
     url: AdminUrl = None,
 ) -> None:
     """Compare the materialised view of a database with the systems that it is copied from.
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    _look_after(_upkeep(url).verify(database, repair=repair))
+    _run(_client(url).verify(database, repair=repair))
 
 
 def rebuild_view(
@@ -43,20 +43,20 @@ def rebuild_view(
 
     Ends with 1 if something is wrong afterwards. The service has to be running.
     """
-    _look_after(_upkeep(url).rebuild(database))
+    _run(_client(url).rebuild(database))
 
 
-def _upkeep(url: str | None) -> Upkeep:
-    from app.commands.view_runs import Upkeep
+def _client(url: str | None) -> MaintenanceClient:
+    from app.commands.view_runs import MaintenanceClient
     from app.settings.access import AccessSettings
     from app.settings.main import HttpSettings
 
     http = HttpSettings()
     key = AccessSettings().key
-    return Upkeep(url or http.admin_url, console, key)
+    return MaintenanceClient(url or http.admin_url, console, key)
 
 
-def _look_after(work: Coroutine[Any, Any, bool]) -> None:
+def _run(work: Coroutine[Any, Any, bool]) -> None:
     from app.commands.view_runs import RunFailed
 
     run(_exit(work), RunFailed)

@@ -126,6 +126,6 @@ async def send_problem(error: Exception, id_: str, send: Send) -> None:
 
 def _add(message: MutableMapping[str, Any], fields: Mapping[bytes, bytes]) -> None:
     """Add fields that the answer has not set itself."""
-    told = list(message.get("headers", ()))
-    names = {name.lower() for name, _ in told}
-    message["headers"] = [*told, *[field for field in fields.items() if field[0] not in names]]
+    headers = list(message.get("headers", ()))
+    names = {name.lower() for name, _ in headers}
+    message["headers"] = [*headers, *[field for field in fields.items() if field[0] not in names]]

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from app.http.message import Headers
 from mediator.schema.tree import Visibility
 
-__all__ = ["NO_STORE", "Promise", "confined"]
+__all__ = ["NO_STORE", "CachePolicy", "confined"]
 
 NO_STORE: Final = (b"cache-control", b"no-store")
 _PRIVATE: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
@@ -17,7 +17,7 @@ _US: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class CachePolicy:
     """For how long an answer may be kept, and by whom.
 
     Attributes:

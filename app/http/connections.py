@@ -73,19 +73,19 @@ class Connections:
 
     def __init__(self, limits: PortLimits) -> None:
         self.limits = limits
-        self._of: Counter[str] = Counter()
+        self._per_peer: Counter[str] = Counter()
         self._open: dict[Connection, str] = {}
         self._sweeps: dict[Connection, tuple[Awaited, int]] = {}
 
     def admit(self, connection: Connection, peer: str) -> bool:
-        """Take in a connection, until `leave`; False if there are too many."""
+        """Count a connection, until `leave`; False if there are too many."""
         limits = self.limits
         if len(self._open) >= limits.connections:
             return False
-        if limits.per_peer is not None and self._of[peer] >= limits.per_peer:
+        if limits.per_peer is not None and self._per_peer[peer] >= limits.per_peer:
             return False
         self._open[connection] = peer
-        self._of[peer] += 1
+        self._per_peer[peer] += 1
         return True
 
     def leave(self, connection: Connection) -> None:
@@ -93,9 +93,9 @@ class Connections:
         self._sweeps.pop(connection, None)
         peer = self._open.pop(connection, None)
         if peer is not None:
-            self._of[peer] -= 1
-            if not self._of[peer]:
-                del self._of[peer]
+            self._per_peer[peer] -= 1
+            if not self._per_peer[peer]:
+                del self._per_peer[peer]
 
     def sweep(self) -> None:
         """Ask every connection once, and end those that have waited too long."""
@@ -112,8 +112,8 @@ class Connections:
         else:
             self._sweeps[connection] = awaited, sweeps
 
-    def duty(self) -> PeriodicTask:
-        """Return what is to be done again and again."""
+    def periodic_task(self) -> PeriodicTask:
+        """Return the task that a scheduler is to run."""
         return PeriodicTask("ending connections that wait too long", _SWEEP_EVERY_S, self._swept)
 
     async def _swept(self) -> None:

@@ -31,8 +31,8 @@ def parse_key(value: str) -> str:
         return re.sub(r"\\(.)", r"\1", match[1])
     if _BARE.fullmatch(text):
         return text
-    place = Location("Idempotency-Key", "1 to 255 visible ASCII characters are expected")
-    raise HttpError(INVALID, "The Idempotency-Key is malformed.", locations=[place])
+    location = Location("Idempotency-Key", "1 to 255 visible ASCII characters are expected")
+    raise HttpError(INVALID, "The Idempotency-Key is malformed.", locations=[location])
 
 
 def _digest(*parts: bytes) -> str:

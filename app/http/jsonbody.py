@@ -13,7 +13,7 @@ from mediator.base.errors import Location
 __all__ = ["LARGE_BODY", "MOST_VALUES", "parse_json", "require_object"]
 
 LARGE_BODY: Final = 2**14
-"""Bytes of a body from which on what it says is decoded beside the event loop."""
+"""Bytes of a body from which on what it says is decoded in another thread."""
 
 MOST_VALUES: Final = 100_000
 """Values of a body: it is parsed in one go, which takes up to 0.2 microseconds for each."""

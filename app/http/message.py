@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
-from app.http.paths import whole_number
+from app.http.paths import parse_integer
 from app.http.problems import BODY_TOO_LARGE, INVALID, HttpError
-from app.http.whole import EXTENSION, SendWhole, TakeWhole
 
 __all__ = [
+    "DIRECT_EXTENSION",
     "ClientGone",
     "Header",
     "Headers",
@@ -24,6 +24,8 @@ __all__ = [
     "Response",
     "Scope",
     "Send",
+    "SendResponse",
+    "TakeBody",
     "bounded",
     "forbid_body",
     "new_request_id",
@@ -38,6 +40,17 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
 Headers: TypeAlias = list[Header]
+
+DIRECT_EXTENSION: Final = "portolan.direct"
+"""An extension of the ASGI scope: a dictionary with a `SendResponse` under ``send``, and a
+`TakeBody` under ``take``. Middleware that has to see all messages takes it out of the scope."""
+
+SendResponse: TypeAlias = Callable[[int, Headers, bytes], bool]
+"""Takes status, fields and body, and returns whether they were sent: otherwise messages will do.
+The fields say how long the body is if there may be one, and nothing of the connection."""
+
+TakeBody: TypeAlias = Callable[[], bytes | None]
+"""Returns the body of the request if all of it is there; None: messages will bring it."""
 
 _READ: Final = frozenset(
     {
@@ -85,17 +98,17 @@ class Phases:
 
     def end(self, name: str, description: str = "") -> None:
         """Note that the stage `name` ended now; it began where the one before ended."""
-        told = f'{name};desc="{description}"' if description and self.described else name
-        self._ends.append((told, perf_counter()))
+        metric = f'{name};desc="{description}"' if description and self.described else name
+        self._ends.append((metric, perf_counter()))
 
     @property
     def text(self) -> bytes:
         """The value of the field, durations in milliseconds."""
-        parts, before = [], self.started
-        for told, at in self._ends:
-            parts.append(f"{told};dur={(at - before) * 1000:.3f}")
+        metrics, before = [], self.started
+        for metric, at in self._ends:
+            metrics.append(f"{metric};dur={(at - before) * 1000:.3f}")
             before = at
-        return ", ".join(parts).encode()
+        return ", ".join(metrics).encode()
 
 
 class Request:
@@ -105,32 +118,32 @@ class Request:
     """
 
     __slots__ = (
+        "body_limit",
         "headers",
         "id",
         "method",
-        "most_bytes",
         "path",
         "phases",
         "query",
         "receive",
-        "take",
-        "whole",
+        "send_response",
+        "take_body",
     )
 
-    most_bytes: int | None
-    """How many bytes the sender's body may have; None: as many as any."""
+    body_limit: int | None
+    """How many bytes the sender's body may have; None: as many as anybody's."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.phases = Phases()
-        self.most_bytes = None
+        self.body_limit = None
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
         self.receive = receive
         extensions = scope.get("extensions", _NOTHING)
-        past_messages = extensions.get(EXTENSION, _NOTHING)
-        self.whole: SendWhole | None = past_messages.get("send")
-        self.take: TakeWhole | None = past_messages.get("take")
+        direct = extensions.get(DIRECT_EXTENSION, _NOTHING)
+        self.send_response: SendResponse | None = direct.get("send")
+        self.take_body: TakeBody | None = direct.get("take")
         self.headers = _scan(scope["headers"])
         given = self.headers.get(b"x-request-id", "")
         self.id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
@@ -172,7 +185,7 @@ class Response:
 
 def _declared_length(request: Request) -> int:
     text = request.headers.get(b"content-length")
-    return 0 if text is None else whole_number(text, "Content-Length", least=0)
+    return 0 if text is None else parse_integer(text, "Content-Length", least=0)
 
 
 def too_large(limit: int, what: str = "body") -> HttpError:
@@ -183,7 +196,7 @@ def too_large(limit: int, what: str = "body") -> HttpError:
 
 def bounded(request: Request, limit: int) -> int:
     """Return how many bytes a sender may send where anybody may send `limit`."""
-    return limit if request.most_bytes is None else min(limit, request.most_bytes)
+    return limit if request.body_limit is None else min(limit, request.body_limit)
 
 
 def forbid_body(request: Request) -> None:
@@ -218,9 +231,9 @@ async def read_body(request: Request, limit: int) -> bytes:
     limit = bounded(request, limit)
     if _declared_length(request) > limit:
         raise too_large(limit)
-    whole = request.take() if request.take else None
-    if whole is not None:
-        return _bounded(whole, limit)
+    taken = request.take_body() if request.take_body else None
+    if taken is not None:
+        return _bounded(taken, limit)
     message = await request.receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 from app.http.problems import INVALID, HttpError
 from mediator.base.errors import Location
 
-__all__ = ["decode_segment", "decode_text", "parse_pairs", "parse_query", "whole_number"]
+__all__ = ["decode_segment", "decode_text", "parse_integer", "parse_pairs", "parse_query"]
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _LONGEST_QUERY = 65_536
@@ -74,7 +74,7 @@ def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
     ]
 
 
-def whole_number(text: str, name: str, *, least: int, most: int = _LARGEST) -> int:
+def parse_integer(text: str, name: str, *, least: int, most: int = _LARGEST) -> int:
     """Read a whole number.
 
     Raises:

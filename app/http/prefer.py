@@ -40,7 +40,7 @@ class Preferences:
 
     Attributes:
         minimal: No representation after a write.
-        whole: That of the whole object after a write, not only of what it touched.
+        representation: That of the whole object after a write, not only of what it touched.
         consistency: As the systems hold it now, or from the view.
         max_staleness_s: How old an answer may be, in seconds.
         at_least: A position that the answer must have reached.
@@ -49,7 +49,7 @@ class Preferences:
     """
 
     minimal: bool = False
-    whole: bool = False
+    representation: bool = False
     consistency: Literal["strong", "bounded"] | None = None
     max_staleness_s: float | None = None
     at_least: str | None = None
@@ -70,21 +70,21 @@ def parse_prefer(value: str) -> Preferences:
     Raises:
         HttpError: ``handling=strict`` and a known preference has a value that it cannot have.
     """
-    wishes = _wishes(value)
-    known = {name: wish for name, wish in wishes.items() if name in _KNOWN}
-    good = {name: wish for name, wish in known.items() if _KNOWN[name](wish)}
+    preferences = _preferences(value)
+    known = {name: choice for name, choice in preferences.items() if name in _KNOWN}
+    good = {name: choice for name, choice in known.items() if _KNOWN[name](choice)}
     wrong = sorted(known.keys() - good.keys())
     if wrong and good.get("handling") == "strict":
         locations = [Location("Prefer", f"{name} cannot have this value") for name in wrong]
         raise HttpError(
             INVALID, "A preference has a value that it cannot have.", locations=locations
         )
-    applied = [f"{name}={wish}" for name, wish in good.items()]
-    in_part = [wish for wish in applied if wish != "return=representation"]
+    applied = [f"{name}={choice}" for name, choice in good.items()]
+    in_part = [choice for choice in applied if choice != "return=representation"]
     staleness = good.get("max-staleness")
     return Preferences(
         minimal=good.get("return") == "minimal",
-        whole=good.get("return") == "representation",
+        representation=good.get("return") == "representation",
         consistency=_CONSISTENCIES.get(good.get("consistency", "")),
         max_staleness_s=None if staleness is None else float(staleness),
         at_least=good.get("at-least"),
@@ -93,13 +93,13 @@ def parse_prefer(value: str) -> Preferences:
     )
 
 
-def _wishes(value: str) -> dict[str, str]:
+def _preferences(value: str) -> dict[str, str]:
     """List the preferences; the first of several with one name counts (section 2)."""
-    wishes: dict[str, str] = {}
+    preferences: dict[str, str] = {}
     at = 0
     while at < len(value) and (match := _ITEM.match(value, at)):
         text = match[2] or ""
         quoted = text.startswith('"')
-        wishes.setdefault(match[1].lower(), text[1:-1].replace("\\", "") if quoted else text)
+        preferences.setdefault(match[1].lower(), text[1:-1].replace("\\", "") if quoted else text)
         at = match.end()
-    return wishes
+    return preferences

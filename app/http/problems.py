@@ -59,58 +59,50 @@ class ProblemType:
         return _BASE + self.slug
 
 
-INVALID: Final = ProblemType("invalid", 400, "The request is invalid")
-MALFORMED_JSON: Final = ProblemType("malformed-json", 400, "The body is not JSON")
-ROUTE_NOT_FOUND: Final = ProblemType("route-not-found", 404, "There is no such route")
-METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", 405, "The method is not allowed")
-NOT_ACCEPTABLE: Final = ProblemType("not-acceptable", 406, "No acceptable media type")
-IDEMPOTENCY_KEY_IN_USE: Final = ProblemType(
-    "idempotency-key-in-use", 409, "A request with this key is still running"
-)
+INVALID: Final = ProblemType("invalid", 400, "Bad Request")
+MALFORMED_JSON: Final = ProblemType("malformed-json", 400, "Malformed JSON")
+ROUTE_NOT_FOUND: Final = ProblemType("route-not-found", 404, "Not Found")
+METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", 405, "Method Not Allowed")
+NOT_ACCEPTABLE: Final = ProblemType("not-acceptable", 406, "Not Acceptable")
+IDEMPOTENCY_KEY_IN_USE: Final = ProblemType("idempotency-key-in-use", 409, "Idempotency-Key in use")
 REQUEST_TIMEOUT: Final = ProblemType("request-timeout", 408, "Request Timeout")
-BODY_TOO_LARGE: Final = ProblemType("body-too-large", 413, "The body is too large")
-UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
-    "unsupported-media-type", 415, "The media type is not supported"
-)
-HEAD_TOO_LARGE: Final = ProblemType("head-too-large", 431, "The header fields are too large")
-CROSS_SITE: Final = ProblemType("cross-site", 403, "Another site has sent the request")
+BODY_TOO_LARGE: Final = ProblemType("body-too-large", 413, "Content Too Large")
+UNSUPPORTED_MEDIA_TYPE: Final = ProblemType("unsupported-media-type", 415, "Unsupported Media Type")
+HEAD_TOO_LARGE: Final = ProblemType("head-too-large", 431, "Request Header Fields Too Large")
+CROSS_SITE: Final = ProblemType("cross-site", 403, "Cross-site request")
 TOO_MANY_CONNECTIONS: Final = ProblemType("too-many-connections", 503, "Service Unavailable")
-INTERNAL: Final = ProblemType("internal", 500, "Something went wrong")
+INTERNAL: Final = ProblemType("internal", 500, "Internal Server Error")
 
 _CHALLENGE: Final = 'Bearer realm="portolan"'
-_GONE: Final = ProblemType("gone", 410, "It is no longer kept")
+_GONE: Final = ProblemType("gone", 410, "Gone")
 
 _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Invalid: INVALID,
-    errors.SchemaInvalid: ProblemType("schema-invalid", 400, "The schema is invalid"),
-    errors.OperatorRefused: ProblemType("operator-refused", 409, "The operator cannot be applied"),
-    errors.Unauthenticated: ProblemType("unauthenticated", 401, "It is not known who asks"),
-    errors.Forbidden: ProblemType("forbidden", 403, "It is not allowed"),
-    errors.NotFound: ProblemType("not-found", 404, "It is not there"),
-    errors.Conflict: ProblemType("conflict", 409, "The present state forbids it"),
-    errors.AlreadyExists: ProblemType("already-exists", 409, "It is there already"),
+    errors.SchemaInvalid: ProblemType("schema-invalid", 400, "Invalid schema"),
+    errors.OperatorRefused: ProblemType("operator-refused", 409, "Operator not applicable"),
+    errors.Unauthenticated: ProblemType("unauthenticated", 401, "Unauthorized"),
+    errors.Forbidden: ProblemType("forbidden", 403, "Forbidden"),
+    errors.NotFound: ProblemType("not-found", 404, "Not Found"),
+    errors.Conflict: ProblemType("conflict", 409, "Conflict"),
+    errors.AlreadyExists: ProblemType("already-exists", 409, "Already exists"),
     errors.Locked: ProblemType("locked", 409, "Locked"),
-    errors.TransactionAborted: ProblemType(
-        "transaction-aborted", 409, "The transaction was aborted"
-    ),
-    errors.DataWouldMove: ProblemType("data-would-move", 409, "Existing data would move"),
-    errors.AdvisoryOnly: ProblemType("advisory-only", 409, "The database only gives advice"),
+    errors.TransactionAborted: ProblemType("transaction-aborted", 409, "Transaction aborted"),
+    errors.DataWouldMove: ProblemType("data-would-move", 409, "Data migration required"),
+    errors.AdvisoryOnly: ProblemType("advisory-only", 409, "Advisory database"),
     PositionGone: _GONE,
     errors.ResultGone: _GONE,
-    errors.PreconditionFailed: ProblemType("precondition-failed", 412, "A precondition failed"),
-    errors.PreconditionRequired: ProblemType(
-        "precondition-required", 428, "A precondition is required"
-    ),
+    errors.PreconditionFailed: ProblemType("precondition-failed", 412, "Precondition Failed"),
+    errors.PreconditionRequired: ProblemType("precondition-required", 428, "Precondition Required"),
     errors.IdempotencyReused: ProblemType(
-        "idempotency-key-reused", 422, "The key was used with another request"
+        "idempotency-key-reused", 422, "Idempotency-Key already used"
     ),
-    errors.Unplaceable: ProblemType("unplaceable", 422, "No system can serve it"),
-    errors.NeedsScan: ProblemType("needs-scan", 422, "The query has no index to go by"),
-    errors.TooCostly: ProblemType("too-costly", 422, "The query costs too much"),
-    errors.TooManyRequests: ProblemType("too-many-requests", 429, "There are too many requests"),
-    errors.StorageFull: ProblemType("insufficient-storage", 507, "Insufficient storage"),
-    errors.Unavailable: ProblemType("unavailable", 503, "A system does not answer"),
-    errors.OutcomeUnknown: ProblemType("outcome-unknown", 503, "The outcome is unknown"),
+    errors.Unplaceable: ProblemType("unplaceable", 422, "No suitable system"),
+    errors.NeedsScan: ProblemType("needs-scan", 422, "Index required"),
+    errors.TooCostly: ProblemType("too-costly", 422, "Query limit exceeded"),
+    errors.TooManyRequests: ProblemType("too-many-requests", 429, "Too Many Requests"),
+    errors.StorageFull: ProblemType("insufficient-storage", 507, "Insufficient Storage"),
+    errors.Unavailable: ProblemType("unavailable", 503, "Service Unavailable"),
+    errors.OutcomeUnknown: ProblemType("outcome-unknown", 503, "Outcome unknown"),
 }
 
 PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
@@ -191,7 +183,8 @@ class Problem:
             document["instance"] = instance
         if self.locations:
             document["errors"] = [
-                {"pointer": place.pointer, "detail": place.detail} for place in self.locations
+                {"pointer": location.pointer, "detail": location.detail}
+                for location in self.locations
             ]
         return {**self.extra, **document}
 
@@ -202,7 +195,7 @@ class Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """Translate an error; what is not foreseen becomes `INTERNAL` and tells nothing."""
+    """Translate an error; what is not foreseen becomes `INTERNAL` and reveals nothing."""
     match error:
         case HttpError():
             return Problem(error.type, error.detail, error.locations, error.extra, error.headers)

@@ -1,4 +1,4 @@
-"""The gate of the admin port: every request passes it, whatever route it is for."""
+"""Authorisation of the admin port: ASGI middleware before all of its routes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from app.http.message import Receive, Scope, Send, request_id
 from app.http.problems import HttpError
 from app.security.authentication import Authenticator
 from app.security.authorisation import refusal
-from app.security.permissions import Need, Of, decide_admin, need_of
+from app.security.permissions import Extent, Permission, decide_admin, permission_of
 from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
 from mediator.access.cache import AccessCache
 from mediator.access.decision import Decision, sees
 from mediator.access.model import Principal
 from mediator.base.errors import MediatorError, NotFound, Unauthenticated
 
-__all__ = ["AdminGate", "visible"]
+__all__ = ["AdminAuthoriser", "visible"]
 
 _SEES: Final = "portolan.sees"
 """Where the ASGI scope holds what whoever asks may know of."""
@@ -37,13 +37,13 @@ class Sees(Protocol):
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class AdminGate:
-    """Lets requests in.
+class AdminAuthoriser:
+    """Passes on the requests that are permitted, and refuses the others.
 
     Args:
-        app: What is behind it.
+        app: The application of the admin port.
         authenticator: Finds out who asks.
-        book: Tells who owns what.
+        access_cache: Tells who owns what.
         limiter: Bounds what a tenant asks for.
         metrics_open: Whether `/metrics` needs no key.
     """
@@ -52,7 +52,7 @@ class AdminGate:
         self,
         app: App,
         authenticator: Authenticator,
-        book: AccessCache,
+        access_cache: AccessCache,
         limiter: TenantLimiter,
         *,
         metrics_open: bool,
@@ -60,21 +60,23 @@ class AdminGate:
         self._limiter = limiter
         self._app = app
         self._authenticator = authenticator
-        self._book = book
+        self._access_cache = access_cache
         self._metrics_open = metrics_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             raise ValueError(f"the admin port does not speak {scope['type']}")
-        need, named = need_of(scope["method"], scope["path"])
-        if need.of is Of.NOTHING or (scope["path"] == "/metrics" and self._metrics_open):
+        permission, variables = permission_of(scope["method"], scope["path"])
+        if permission.extent is Extent.NOTHING or (
+            scope["path"] == "/metrics" and self._metrics_open
+        ):
             # Neither probes nor figures may fail because somebody else asks for too much.
             await self._app(scope, receive, send)
             return
         with ExitStack() as held:
             try:
-                principal = await self._admit(scope, need, named, held)
+                principal = await self._admit(scope, permission, variables, held)
             except Unauthenticated as error:
                 await send_problem(error, request_id(scope), _asking(scope, send))
             except (MediatorError, HttpError) as error:
@@ -84,7 +86,7 @@ class AdminGate:
                 await self._app(scope, receive, send)
 
     def _sees(self, principal: Principal, database: str, class_name: str | None = None, /) -> bool:
-        return sees(principal, database, self._book.owner(database), class_name)
+        return sees(principal, database, self._access_cache.owner(database), class_name)
 
     async def _principal(self, scope: Scope) -> Principal | None:
         try:
@@ -95,16 +97,18 @@ class AdminGate:
                 raise
 
     async def _admit(
-        self, scope: Scope, need: Need, named: Mapping[str, str], held: ExitStack
+        self, scope: Scope, permission: Permission, variables: Mapping[str, str], held: ExitStack
     ) -> Principal:
         principal = await self._principal(scope)
         account = ANONYMOUS if principal is None else principal.tenant
         held.enter_context(self._limiter.held(account))
-        decision = decide_admin(principal, need, named, scope["query_string"], self._book)
-        if decision is Decision.HIDDEN and need.of is Of.TENANT:
+        decision = decide_admin(
+            principal, permission, variables, scope["query_string"], self._access_cache
+        )
+        if decision is Decision.HIDDEN and permission.extent is Extent.TENANT:
             raise NotFound("There is no such tenant.")
         if decision is not Decision.ALLOWED:
-            raise refusal(decision, need.scope)
+            raise refusal(decision, permission.scope)
         assert principal is not None
         return principal
 

@@ -26,13 +26,13 @@ class Authenticator:
     """Finds out who sends a request.
 
     Args:
-        book: The keys and tenants that there are.
+        access_cache: The keys and tenants that there are.
         tokens: Verifies tokens; None: there are only keys.
         clock: The time.
     """
 
-    def __init__(self, book: AccessCache, tokens: Tokens | None, clock: Clock) -> None:
-        self._book = book
+    def __init__(self, access_cache: AccessCache, tokens: Tokens | None, clock: Clock) -> None:
+        self._access_cache = access_cache
         self._tokens = tokens
         self._clock = clock
 
@@ -64,12 +64,12 @@ class Authenticator:
         if self._tokens is None:
             raise _refuse(_BAD_KEY)
         principal = await self._tokens.principal(credential)
-        if not principal.operates and principal.tenant not in self._book.current.tenants:
+        if not principal.operates and principal.tenant not in self._access_cache.current.tenants:
             raise _refuse("The token's tenant is not known here.")
         return principal
 
     def _by_key(self, id_: str, secret: str) -> Principal:
-        key = self._book.current.keys.get(id_)
+        key = self._access_cache.current.keys.get(id_)
         if key is None or not key.opens(secret, self._clock.now()):
             raise _refuse(_BAD_KEY)
         return key.principal

@@ -178,23 +178,23 @@ class Restricted(Access):
 
     Args:
         principal: Who asks; None: nobody said.
-        book: Tells who owns what.
+        access_cache: Tells who owns what.
         model: Returns the routing model in force.
         meter: The account of the principal's tenant.
     """
 
-    __slots__ = ("_book", "_model", "principal")
+    __slots__ = ("_access_cache", "_model", "principal")
 
     def __init__(
         self,
         principal: Principal | None,
-        book: AccessCache,
+        access_cache: AccessCache,
         model: Callable[[], RoutingModel],
         meter: Meter,
     ) -> None:
         self.meter = meter
         self.principal = principal
-        self._book = book
+        self._access_cache = access_cache
         self._model = model
 
     def require(
@@ -273,7 +273,7 @@ class Restricted(Access):
         """
         principal, schema = self.principal, route.schema
         visibility = schema.cache.visibility
-        target = Target(database, self._book.owner(database), class_name, visibility)
+        target = Target(database, self._access_cache.owner(database), class_name, visibility)
         decision = decide(principal, scope, target)
         if decision is not Decision.ALLOWED:
             raise refusal(decision, scope)
@@ -300,7 +300,7 @@ class Restricted(Access):
         if most is None:
             yield None
             return
-        tenant = self._book.current.tenants.get(self.meter.tenant)
+        tenant = self._access_cache.current.tenants.get(self.meter.tenant)
         databases = tenant.databases if tenant else ()
         with self.meter.submitting() as pending:
             yield RunBound(databases, most, pending)
@@ -324,7 +324,7 @@ class Restricted(Access):
         self, scope: Scope, database: str, class_name: str | None, *, by_anybody: bool = True
     ) -> Decision:
         visibility = self._visibility(database, class_name) if by_anybody else "none"
-        target = Target(database, self._book.owner(database), class_name, visibility)
+        target = Target(database, self._access_cache.owner(database), class_name, visibility)
         return decide(self.principal, scope, target)
 
     def _visibility(self, database: str, class_name: str | None) -> Visibility:

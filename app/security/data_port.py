@@ -1,4 +1,4 @@
-"""The gate of the data API: who asks, whether there is room, and what may be done."""
+"""Authorisation of the data API: who sends a request, within which limits, and what it may do."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mediator.access.cache import AccessCache
 from mediator.base.errors import Unauthenticated
 from mediator.routing.model import RoutingModel
 
-__all__ = ["Gate"]
+__all__ = ["RequestAuthoriser"]
 
 
-class Gate:
-    """Lets requests in.
+class RequestAuthoriser:
+    """Authenticates the requests of the data API, and says what each may do.
 
     Args:
         authenticator: Finds out who asks.
-        book: Tells who owns what.
+        access_cache: Tells who owns what.
         limiter: Bounds what a tenant asks for.
         model: Returns the routing model in force.
     """
@@ -28,17 +28,17 @@ class Gate:
     def __init__(
         self,
         authenticator: Authenticator,
-        book: AccessCache,
+        access_cache: AccessCache,
         limiter: TenantLimiter,
         model: Callable[[], RoutingModel],
     ) -> None:
         self._authenticator = authenticator
-        self._book = book
+        self._access_cache = access_cache
         self._limiter = limiter
         self._model = model
 
-    async def enter(self, authorization: str | None) -> Restricted:
-        """Let a request in; `leave` is to follow.
+    async def authorise(self, authorization: str | None) -> Restricted:
+        """Let a request in; `release` is to follow.
 
         Args:
             authorization: Its Authorization field.
@@ -54,13 +54,15 @@ class Gate:
             self._limiter.leave(self._limiter.enter(UNKNOWN))
             raise
         meter = self._limiter.enter(ANONYMOUS if principal is None else principal.tenant)
-        return Restricted(principal, self._book, self._model, meter)
+        return Restricted(principal, self._access_cache, self._model, meter)
 
-    def leave(self, access: Restricted) -> None:
+    def release(self, access: Restricted) -> None:
         """Note that the request was answered."""
         self._limiter.leave(access.meter)
 
-    async def holds(self, access: Restricted, authorization: str | None, started_s: float) -> bool:
+    async def is_valid(
+        self, access: Restricted, authorization: str | None, started_s: float
+    ) -> bool:
         """Whether an answer that is still being sent may go on: by its credentials, and its time.
 
         Args:

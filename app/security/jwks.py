@@ -39,12 +39,12 @@ class KeySet:
     While the issuer does not answer, the keys that were fetched last stay good.
 
     Args:
-        place: A file, or an ``https`` address.
+        location: A file, or an ``https`` address.
         clock: The time.
     """
 
-    def __init__(self, place: str, clock: Clock) -> None:
-        self._place = place
+    def __init__(self, location: str, clock: Clock) -> None:
+        self._location = location
         self._clock = clock
         self._keys: Mapping[str, PyJWK] = {}
         self._fetched_s = float("-inf")
@@ -53,11 +53,11 @@ class KeySet:
 
     async def find(self, key_id: str | None) -> PyJWK | None:
         """Return a key; without an id, the only one there is."""
-        found = self._look(key_id)
-        if found is None:
+        key = self._look(key_id)
+        if key is None:
             await self.refresh()
-            found = self._look(key_id)
-        return found
+            key = self._look(key_id)
+        return key
 
     async def refresh(self) -> None:
         """Fetch the keys, unless that was done a moment ago."""
@@ -73,7 +73,7 @@ class KeySet:
                 _log.warning("the keys of the token issuer were not read: %s", type(error).__name__)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return what is to be done again and again."""
+        """Return the task that a scheduler is to run."""
         return [PeriodicTask("fetching the keys of the token issuer", _REFRESHED_S, self.refresh)]
 
     def _look(self, key_id: str | None) -> PyJWK | None:
@@ -82,11 +82,11 @@ class KeySet:
         return self._keys.get(key_id or "")
 
     async def _fetch(self) -> bytes:
-        if not self._place.startswith(("https://", "http://")):
-            return await asyncio.to_thread(Path(self._place).read_bytes)
+        if not self._location.startswith(("https://", "http://")):
+            return await asyncio.to_thread(Path(self._location).read_bytes)
         async with (
             httpx.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as client,
-            client.stream("GET", self._place) as answer,
+            client.stream("GET", self._location) as answer,
         ):
             answer.raise_for_status()
             body = bytearray()
@@ -103,19 +103,19 @@ def _read(raw: bytes) -> dict[str, PyJWK]:
     if not isinstance(listed, list) or len(raw) > _LARGEST:
         raise ValueError("that is no key set")
     keys: dict[str, PyJWK] = {}
-    for told in listed[:_MOST_KEYS]:
-        key = _key(told)
+    for jwk in listed[:_MOST_KEYS]:
+        key = _key(jwk)
         if key is not None:
             keys[key.key_id or ""] = key
     return keys
 
 
-def _key(told: Any) -> PyJWK | None:
+def _key(jwk: Any) -> PyJWK | None:
     """Read one key; None if it is of no use here: symmetric, for encryption, or not known."""
-    if not isinstance(told, dict) or told.get("use", "sig") != "sig":
+    if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig":
         return None
     try:
-        key = PyJWK(told)
+        key = PyJWK(jwk)
     except (PyJWKError, InvalidKeyError, ValueError, TypeError):
         return None
     return key if key.algorithm_name in ALGORITHMS else None

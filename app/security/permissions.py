@@ -1,4 +1,4 @@
-"""What each admin route needs; a route that is not listed needs the operator's ADMIN."""
+"""The permissions that the routes of the admin port require; by default the operator's ADMIN."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mediator.access.cache import AccessCache
 from mediator.access.decision import Decision, Target, decide
 from mediator.access.model import ANY, Principal, Scope
 
-__all__ = ["NEEDS", "Need", "Of", "decide_admin", "need_of"]
+__all__ = ["PERMISSIONS", "Extent", "Permission", "decide_admin", "permission_of"]
 
 
-class Of(Enum):
-    """Over what a scope is needed."""
+class Extent(Enum):
+    """Over what a scope is required."""
 
     NOTHING = auto()
     """Anybody may, without a key."""
@@ -36,66 +36,68 @@ class Of(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Permission:
     """A scope, and over what."""
 
-    of: Of
+    extent: Extent
     scope: Scope = Scope.ADMIN
 
 
-_OPEN: Final = Need(Of.NOTHING)
-_ANY_KEY: Final = Need(Of.ANYTHING)
-_LOOK: Final = Need(Of.INSTALLATION, Scope.READ)
-_OPERATE: Final = Need(Of.INSTALLATION)
-_DESIGN: Final = Need(Of.DATABASE, Scope.SCHEMA)
-_RUN: Final = Need(Of.DATABASE)
-_TENANT: Final = Need(Of.TENANT)
+_OPEN: Final = Permission(Extent.NOTHING)
+_ANY_KEY: Final = Permission(Extent.ANYTHING)
+_READ_ALL: Final = Permission(Extent.INSTALLATION, Scope.READ)
+_OPERATOR: Final = Permission(Extent.INSTALLATION)
+_SCHEMA_OF_DATABASE: Final = Permission(Extent.DATABASE, Scope.SCHEMA)
+_ADMIN_OF_DATABASE: Final = Permission(Extent.DATABASE)
+_ADMIN_OF_TENANT: Final = Permission(Extent.TENANT)
 
-NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
+PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/startup": {"GET": _OPEN},
     "/live": {"GET": _OPEN},
     "/ready": {"GET": _OPEN},
-    "/metrics": {"GET": _LOOK},
+    "/metrics": {"GET": _READ_ALL},
     "/openapi.json": {"GET": _ANY_KEY},
     "/docs": {"GET": _ANY_KEY},
     "/static/{digest}/{name:path}": {"GET": _ANY_KEY},
-    "/": {"GET": _LOOK},
-    "/map": {"GET": _LOOK},
-    "/what-if": {"GET": _LOOK},
-    "/coherence": {"GET": _LOOK},
-    "/coherence/probe": {"POST": _OPERATE},
-    "/coherence/probe/stop": {"POST": _OPERATE},
-    "/data": {"GET": _LOOK},
-    "/jobs": {"GET": _LOOK},
-    "/jobs/{database}": {"POST": _LOOK},
-    "/jobs/{database}/{run}": {"GET": _LOOK},
-    "/jobs/{database}/{run}/cancel": {"POST": _LOOK},
-    "/jobs/{database}/{run}/resume": {"POST": _LOOK},
-    "/admin/v1/systems": {"GET": _LOOK, "POST": _OPERATE},
-    "/admin/v1/systems/{name}": {"GET": _LOOK, "PATCH": _OPERATE, "DELETE": _OPERATE},
-    "/admin/v1/systems/{name}/calibration": {"POST": _OPERATE},
+    "/": {"GET": _READ_ALL},
+    "/map": {"GET": _READ_ALL},
+    "/what-if": {"GET": _READ_ALL},
+    "/coherence": {"GET": _READ_ALL},
+    "/coherence/probe": {"POST": _OPERATOR},
+    "/coherence/probe/stop": {"POST": _OPERATOR},
+    "/data": {"GET": _READ_ALL},
+    "/jobs": {"GET": _READ_ALL},
+    "/jobs/{database}": {"POST": _READ_ALL},
+    "/jobs/{database}/{run}": {"GET": _READ_ALL},
+    "/jobs/{database}/{run}/cancel": {"POST": _READ_ALL},
+    "/jobs/{database}/{run}/resume": {"POST": _READ_ALL},
+    "/admin/v1/systems": {"GET": _READ_ALL, "POST": _OPERATOR},
+    "/admin/v1/systems/{name}": {"GET": _READ_ALL, "PATCH": _OPERATOR, "DELETE": _OPERATOR},
+    "/admin/v1/systems/{name}/calibration": {"POST": _OPERATOR},
     "/admin/v1/schemas": {"GET": _ANY_KEY},
-    "/admin/v1/schemas/{database}": dict.fromkeys(("GET", "PUT", "PATCH", "DELETE"), _DESIGN),
-    "/admin/v1/advice": {"POST": _LOOK},
-    "/admin/v1/advice/scaling": {"GET": _LOOK},
-    "/admin/v1/placements/{database}": {"GET": _DESIGN},
-    "/admin/v1/placements/{database}/{class_name}": {"GET": _DESIGN},
-    "/admin/v1/placements/{database}/{class_name}/{field}": {"GET": _DESIGN},
-    "/admin/v1/what-if/{database}": {"POST": _DESIGN},
-    "/admin/v1/violations": {"GET": _DESIGN},
-    "/admin/v1/proposals": {"GET": _DESIGN},
-    "/admin/v1/views": {"GET": _LOOK},
-    "/admin/v1/views/{database}": {"GET": _DESIGN},
-    "/admin/v1/views/{database}/verify": {"POST": _RUN},
-    "/admin/v1/views/{database}/rebuild": {"POST": _RUN},
-    "/admin/v1/integrity/{database}": {"POST": _RUN},
-    "/admin/v1/probes/staleness": {"GET": _LOOK, "POST": _OPERATE, "DELETE": _OPERATE},
-    "/admin/v1/sketch": {"GET": _DESIGN},
-    "/admin/v1/tenants": {"GET": _LOOK},
-    "/admin/v1/tenants/{tenant}": {"GET": _TENANT, "PUT": _OPERATE, "DELETE": _OPERATE},
-    "/admin/v1/tenants/{tenant}/databases/{database}": {"PUT": _OPERATE, "DELETE": _OPERATE},
-    "/admin/v1/tenants/{tenant}/keys": {"GET": _TENANT, "POST": _TENANT},
-    "/admin/v1/tenants/{tenant}/keys/{key}": {"DELETE": _TENANT},
+    "/admin/v1/schemas/{database}": dict.fromkeys(
+        ("GET", "PUT", "PATCH", "DELETE"), _SCHEMA_OF_DATABASE
+    ),
+    "/admin/v1/advice": {"POST": _READ_ALL},
+    "/admin/v1/advice/scaling": {"GET": _READ_ALL},
+    "/admin/v1/placements/{database}": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/placements/{database}/{class_name}": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/placements/{database}/{class_name}/{field}": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/what-if/{database}": {"POST": _SCHEMA_OF_DATABASE},
+    "/admin/v1/violations": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/proposals": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/views": {"GET": _READ_ALL},
+    "/admin/v1/views/{database}": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/views/{database}/verify": {"POST": _ADMIN_OF_DATABASE},
+    "/admin/v1/views/{database}/rebuild": {"POST": _ADMIN_OF_DATABASE},
+    "/admin/v1/integrity/{database}": {"POST": _ADMIN_OF_DATABASE},
+    "/admin/v1/probes/staleness": {"GET": _READ_ALL, "POST": _OPERATOR, "DELETE": _OPERATOR},
+    "/admin/v1/sketch": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/tenants": {"GET": _READ_ALL},
+    "/admin/v1/tenants/{tenant}": {"GET": _ADMIN_OF_TENANT, "PUT": _OPERATOR, "DELETE": _OPERATOR},
+    "/admin/v1/tenants/{tenant}/databases/{database}": {"PUT": _OPERATOR, "DELETE": _OPERATOR},
+    "/admin/v1/tenants/{tenant}/keys": {"GET": _ADMIN_OF_TENANT, "POST": _ADMIN_OF_TENANT},
+    "/admin/v1/tenants/{tenant}/keys/{key}": {"DELETE": _ADMIN_OF_TENANT},
 }
 """By path and method. SCHEMA over a database is what its owner designs and watches it with. Pages
 show all databases; what one asks of the data API, it asks with the key of whoever looks at it.
@@ -103,51 +105,51 @@ show all databases; what one asks of the data API, it asks with the key of whoev
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    whole = re.sub(r"\{(\w+):path\}", r"(?P<\1>.+)", template)
-    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", whole))
+    pattern = re.sub(r"\{(\w+):path\}", r"(?P<\1>.+)", template)
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern))
 
 
-_PATTERNS: Final = [(_pattern(template), needs) for template, needs in NEEDS.items()]
+_PATTERNS: Final = [(_pattern(template), by_method) for template, by_method in PERMISSIONS.items()]
 
 
-def need_of(method: str, path: str) -> tuple[Need, Mapping[str, str]]:
-    """Find what a request needs, and the variables of its path."""
-    for pattern, needs in _PATTERNS:
+def permission_of(method: str, path: str) -> tuple[Permission, Mapping[str, str]]:
+    """Return the permission that a request requires, and the variables of its path."""
+    for pattern, by_method in _PATTERNS:
         match = pattern.fullmatch(path)
         if match is not None:
             method = "GET" if method == "HEAD" else method
-            return needs.get(method, _OPERATE), match.groupdict()
-    return _OPERATE, {}
+            return by_method.get(method, _OPERATOR), match.groupdict()
+    return _OPERATOR, {}
 
 
 def decide_admin(
     principal: Principal | None,
-    need: Need,
-    named: Mapping[str, str],
+    permission: Permission,
+    variables: Mapping[str, str],
     query: bytes,
-    book: AccessCache,
+    access_cache: AccessCache,
 ) -> Decision:
     """Decide about one request of the admin API.
 
     Args:
         principal: Who asks; None: nobody said.
-        need: What it needs.
-        named: The variables of the path.
+        permission: What the route requires.
+        variables: The variables of the path.
         query: The query of the address.
-        book: Tells who owns what.
+        access_cache: Tells who owns what.
     """
-    if need.of is Of.NOTHING:
+    if permission.extent is Extent.NOTHING:
         return Decision.ALLOWED
     if principal is None:
         return Decision.UNAUTHENTICATED
-    if need.of is Of.ANYTHING:
+    if permission.extent is Extent.ANYTHING:
         return Decision.ALLOWED
-    if need.of is Of.TENANT:
-        return _over_tenant(principal, need.scope, named["tenant"])
-    database = named.get("database") or _queried(query)
-    if need.of is Of.DATABASE and database is not None:
-        return decide(principal, need.scope, Target(database, book.owner(database)))
-    reaches = principal.operates and _reaches(principal, need.scope)
+    if permission.extent is Extent.TENANT:
+        return _over_tenant(principal, permission.scope, variables["tenant"])
+    database = variables.get("database") or _queried(query)
+    if permission.extent is Extent.DATABASE and database is not None:
+        return decide(principal, permission.scope, Target(database, access_cache.owner(database)))
+    reaches = principal.operates and _reaches(principal, permission.scope)
     return Decision.ALLOWED if reaches else Decision.FORBIDDEN
 
 

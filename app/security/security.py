@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Final
 
 from app.security.authentication import Authenticator
-from app.security.data_port import Gate
+from app.security.data_port import RequestAuthoriser
 from app.security.jwks import KeySet
 from app.security.rate_limits import TenantLimiter
 from app.security.tokens import TokenRules, Tokens
@@ -34,7 +34,7 @@ class Security:
 
     Args:
         settings: What is trusted.
-        book: The keys and tenants that there are.
+        access_cache: The keys and tenants that there are.
         clock: The time.
         count: Counts the objects of a database.
         observe: Told of what is refused.
@@ -43,12 +43,12 @@ class Security:
     def __init__(
         self,
         settings: AccessSettings,
-        book: AccessCache,
+        access_cache: AccessCache,
         clock: Clock,
         count: CountObjects,
         observe: Observer,
     ) -> None:
-        self.book = book
+        self.access_cache = access_cache
         self.stored = StoredObjects(count, clock)
         self._observe = observe
         self._limits_in: AccessSnapshot | None = None
@@ -57,9 +57,9 @@ class Security:
         self._limits = settings.limits
         self._clock = clock
         self._keys = KeySet(settings.jwt_keys, clock) if settings.jwt_keys else None
-        self.authenticator = Authenticator(book, self._tokens(settings), clock)
+        self.authenticator = Authenticator(access_cache, self._tokens(settings), clock)
         periodic_tasks = [
-            *book.periodic_tasks(),
+            *access_cache.periodic_tasks(),
             *(self._keys.periodic_tasks() if self._keys else ()),
         ]
         periodic_tasks.append(
@@ -67,9 +67,9 @@ class Security:
         )
         self._scheduler = Scheduler(periodic_tasks)
 
-    def gate(self, model: Callable[[], RoutingModel]) -> Gate:
-        """Return the gate of the data API."""
-        return Gate(self.authenticator, self.book, self.limiter(), model)
+    def authoriser(self, model: Callable[[], RoutingModel]) -> RequestAuthoriser:
+        """Return what authorises the requests of the data API."""
+        return RequestAuthoriser(self.authenticator, self.access_cache, self.limiter(), model)
 
     def limiter(self) -> TenantLimiter:
         """Return what bounds the requests to one port; each keeps an account of its own."""
@@ -81,7 +81,7 @@ class Security:
         Raises:
             Unavailable: The catalogue does not answer.
         """
-        await self.book.refresh()
+        await self.access_cache.refresh()
         if self._keys is not None:
             await self._keys.refresh()
         self._scheduler.start()
@@ -102,7 +102,7 @@ class Security:
         """Return the limits of an account; the same object until a tenant is changed."""
         if account == OPERATOR:
             return _NO_LIMITS
-        snapshot = self.book.current
+        snapshot = self.access_cache.current
         if snapshot is not self._limits_in:
             self._limits_in, self._limits_by_tenant = snapshot, self._merged(snapshot)
         return self._limits_by_tenant.get(account, self._limits)
@@ -120,7 +120,7 @@ class Security:
 
     def _bounded(self) -> Mapping[str, tuple[str, ...]]:
         """Return the databases of tenants whose objects are bounded."""
-        tenants = self.book.current.tenants
+        tenants = self.access_cache.current.tenants
         return {
             name: tenant.databases
             for name, tenant in tenants.items()

@@ -102,10 +102,10 @@ class Tokens:
 
 
 def _key_id(token: str) -> str | None:
-    told = jwt.get_unverified_header(token).get("kid")
-    if told is not None and not isinstance(told, str):
+    key_id = jwt.get_unverified_header(token).get("kid")
+    if key_id is not None and not isinstance(key_id, str):
         raise _refuse("its key is not known")
-    return told
+    return key_id
 
 
 def _principal(claims: dict[str, Any]) -> Principal:

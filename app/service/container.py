@@ -115,7 +115,7 @@ async def build(
     relays = _relays(settings, broadcast(*observers))
     _keep_coherent(caches, mediator, telemetry)
     job_backend = _job_backend(mediator, settings)
-    gate = security.gate(lambda: mediator.data.model) if security else None
+    authoriser = security.authoriser(lambda: mediator.data.model) if security else None
     data = DataApi(
         mediator.data,
         await _options_of_data(http, caching, mediator),
@@ -124,7 +124,7 @@ async def build(
         caches,
         mediator.transactions.run,
         job_backend,
-        gate,
+        authoriser,
     )
     _scheduler(telemetry, mediator, data, security)
     refresh = telemetry.job_watch(mediator).refresh
@@ -132,9 +132,9 @@ async def build(
     parts = _parts(mediator, caches, security, data, recent, probes, refresh)
     admin = create_admin_app(mediator.control, telemetry.instruments.registry, parts)
     telemetry.start(refresh)
-    served = traced(DataApp(data, gate), telemetry.traces)
+    served = traced(DataApp(data, authoriser), telemetry.traces)
     file = _followed(settings, mediator)
-    watch = Scheduler([file.duty()] if file else [])
+    watch = Scheduler([file.periodic_task()] if file else [])
     watch.start()
     return Container(mediator, served, admin, relays, job_backend, telemetry, parts, file, watch)
 

@@ -15,7 +15,7 @@ from functools import partial
 import uvicorn
 
 from app.http.connections import Connections, PortLimits
-from app.http.refusal import protocol_of
+from app.http.uvicorn_protocol import protocol_of
 from app.service.container import Container, build, on_embedded
 from app.service.draining import Signals, drain, stop_accepting
 from app.service.interpreter import favour_the_event_loop, spare_the_collector
@@ -170,8 +170,8 @@ async def _answering(
     ports = [Connections(_limits(http)) for _ in range(2)]
     serving_data = _server(container.data, ports[0], tls.get("data"))
     serving_admin = _server(container.admin, ports[1], tls.get("admin"))
-    periodic_tasks = [certificate.duty() for certificate in tls.values()]
-    upkeep = Scheduler([*periodic_tasks, *(port.duty() for port in ports)])
+    periodic_tasks = [certificate.periodic_task() for certificate in tls.values()]
+    upkeep = Scheduler([*periodic_tasks, *(port.periodic_task() for port in ports)])
     upkeep.start()
     data_task = asyncio.create_task(serving_data.serve([data]))
     admin_task = asyncio.create_task(serving_admin.serve([admin]))

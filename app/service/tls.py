@@ -92,7 +92,7 @@ class Certificate:
         _log.info("the %s port has a renewed certificate, until %s", self.port, ends)
         self._warn(ends)
 
-    def duty(self) -> PeriodicTask:
+    def periodic_task(self) -> PeriodicTask:
         """Return what is to be done again and again."""
         return PeriodicTask(
             f"looking for a renewed certificate of the {self.port} port", REREAD_S, self.reread

@@ -73,8 +73,8 @@ class AccessSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _tokens_are_bound(self) -> AccessSettings:
-        told = (self.jwt_keys, self.jwt_issuer, self.jwt_audience)
-        if any(told) and not all(told):
+        given = (self.jwt_keys, self.jwt_issuer, self.jwt_audience)
+        if any(given) and not all(given):
             raise ValueError("jwt_keys, jwt_issuer and jwt_audience go together")
         if self.jwt_keys is not None and not _is_trusted(self.jwt_keys):
             raise ValueError("jwt_keys must be a file, or an https address without a password")
@@ -104,9 +104,9 @@ class AccessSettings(BaseSettings):
         return self.authentication == "required"
 
 
-def _is_trusted(place: str) -> bool:
+def _is_trusted(location: str) -> bool:
     """Whether nobody on the way can put in keys of his own."""
-    parts = urlsplit(place)
+    parts = urlsplit(location)
     if "@" in parts.netloc:
         return False
     if parts.scheme == "http":

@@ -68,7 +68,7 @@ class SystemsFile:
         self._trouble = ""
         self._looking = asyncio.Lock()
 
-    def duty(self) -> PeriodicTask:
+    def periodic_task(self) -> PeriodicTask:
         """Return what is to be done in the background."""
         return PeriodicTask("reading the file of systems", _EVERY_S, self.look)
 

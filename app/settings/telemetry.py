@@ -1,4 +1,4 @@
-"""Settings of what is told to the outside."""
+"""Settings of traces and metrics."""
 
 from __future__ import annotations
 

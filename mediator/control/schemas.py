@@ -65,9 +65,9 @@ from mediator.control.registry import Registry
 from mediator.control.views import (
     ViewMaintainer,
     check_view,
+    missing_copies,
     notes_on_view,
-    outdated,
-    unheld,
+    obsolete_copies,
     without_copies,
 )
 from mediator.data_plane.executor import Executor
@@ -97,7 +97,7 @@ class Schemas:
         executor: Executor,
         follower: Follower,
         membership: Membership,
-        keeper: ViewMaintainer,
+        maintainer: ViewMaintainer,
         clearing: Clearing,
         observe: Observer,
     ) -> None:
@@ -107,7 +107,7 @@ class Schemas:
         self._executor = executor
         self._follower = follower
         self._membership = membership
-        self._keeper = keeper
+        self._view_maintainer = maintainer
         self._clearing = clearing
         self._observe = observe
         self._changing = asyncio.Lock()
@@ -236,7 +236,7 @@ class Schemas:
             moves=tuple(moves),
             notes=(
                 *await offload(True, notes_on, decision),
-                *notes_on_view(schema, self._keeper),
+                *notes_on_view(schema, self._view_maintainer),
             ),
         )
 
@@ -304,7 +304,10 @@ class Schemas:
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
-        for fragment in (*unused(plan.present, plan.route), *outdated(plan.present, plan.route)):
+        for fragment in (
+            *unused(plan.present, plan.route),
+            *obsolete_copies(plan.present, plan.route),
+        ):
             with suppress(Unavailable):  # the change is in force; an empty table may stay behind
                 await self._on(fragment, "write", _dropping(fragment))
         return moment.epoch
@@ -316,7 +319,7 @@ class Schemas:
             previous = same_place(plan.present, fragment)
             await self._on(fragment, "write", _preparing(fragment, previous))
         # What is known of a copy by this name is not about the one that is made now.
-        await self._keeper.retract(unheld(plan.present, plan.route))
+        await self._view_maintainer.retract(missing_copies(plan.present, plan.route))
         for copy in copies_of(plan.route):
             await self._on(copy, "write", _preparing(copy, None))
         return await self._catalogue.put(new)

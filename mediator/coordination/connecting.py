@@ -1,4 +1,4 @@
-"""What replicas share in the coordination Redis: through a pool of connections, and a line."""
+"""What replicas share in the coordination Redis: the feed, leases, registrations, views."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mediator.coordination.leases import Leases
 from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
 from mediator.stores.port import SystemConfig
-from mediator.stores.redis.commands import command
-from mediator.stores.redis.line import Line
+from mediator.stores.redis.client import CommandClient
+from redis_connection.commands import command
 
-__all__ = ["Coordination", "connect", "line_to"]
+__all__ = ["Coordination", "client_of", "connect"]
 
 TIMEOUT_S: Final = 3.0
 """Longest wait for an answer; longer than any call of ours blocks on purpose."""
@@ -34,8 +34,8 @@ class Coordination:
     def __init__(self, url: str, retention: Retention | None = None) -> None:
         self._clock = SystemClock()
         self._redis = connect(url)
-        self._line = line_to(url)
-        self.feed = RedisFeed(self._redis, self._line, retention)
+        self._client = client_of(url)
+        self.feed = RedisFeed(self._redis, self._client, retention)
         self.leases = Leases(self._redis)
         self.writers = RedisWriters(self._redis)
         self.view_state = RedisViewState(self._redis)
@@ -47,21 +47,21 @@ class Coordination:
             StoreError: Redis does not answer.
         """
         sent_at = self._clock.monotonic()
-        ((seconds, microseconds),) = await self._line.ask([command("TIME")])
+        ((seconds, microseconds),) = await self._client.execute([command("TIME")])
         time = ServerClock(self._clock)
         time.read(int(seconds) * 1_000_000 + int(microseconds), sent_at)
         return time.skew_s or 0.0
 
     async def close(self) -> None:
         """Release every connection."""
-        await self._line.close()
+        await self._client.close()
         await self._redis.aclose()
 
 
-def line_to(url: str) -> Line:
-    """Return a line for the calls of the feed, which is connected when it is needed."""
+def client_of(url: str) -> CommandClient:
+    """Return a client for the calls of the feed, which is connected when it is needed."""
     config = SystemConfig("coordination", "redis", url, deadline_s=TIMEOUT_S)
-    return Line(config, SystemClock(), SCRIPTS)
+    return CommandClient(config, SCRIPTS)
 
 
 def connect(url: str) -> Redis:

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha1
 from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
@@ -43,27 +42,23 @@ from mediator.changes.feed import (
 )
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.failures import unavailable
-from mediator.coordination.scripts import TICKS, source_of
+from mediator.coordination.scripts import TICKS, script_of
 from mediator.coordination.writers import SETTLED, WRITERS
 from mediator.model.change import Change
 from mediator.stores.port import StoreError
-from mediator.stores.redis.commands import command
-from mediator.stores.redis.line import Line
+from mediator.stores.redis.client import CommandClient
+from redis_connection.commands import command
 
 __all__ = ["SCRIPTS", "RedisFeed", "Retention"]
 
 _NAMES: Final = ("append", "above", "settled", "publish", "retire", "tick", "trim", "until")
-_SOURCES: Final = {name: source_of(name) for name in _NAMES}
-_SHAS: Final = {
-    name: sha1(source.encode(), usedforsecurity=False).hexdigest()
-    for name, source in _SOURCES.items()
-}
-SCRIPTS: Final = tuple(_SOURCES.values())
-"""Texts of the scripts that the feed calls."""
+_SCRIPTS: Final = {name: script_of(name) for name in _NAMES}
+SCRIPTS: Final = tuple(_SCRIPTS.values())
+"""The scripts that the feed calls."""
 
 _KEPT: Final = (
     *("cursors", "until", "brought", "marks", "floor", "generation"),
-    *("view", "told"),  # of `RedisViewState`, beside the feed
+    *("view", "reports"),  # of `RedisViewState`, beside the feed
 )
 """What there is of a feed besides its streams and what expires."""
 
@@ -85,14 +80,16 @@ class RedisFeed:
 
     Args:
         redis: The Redis.
-        line: A line to it that knows `SCRIPTS`, for the calls that relays make all the time: they
-            are short, and cost a fraction of one through the driver's pool.
+        client: Knows `SCRIPTS`, for the calls that relays make all the time: they are short, and
+            cost a fraction of one through the driver's pool.
         retention: What the feed keeps.
     """
 
-    def __init__(self, redis: Redis, line: Line, retention: Retention | None = None) -> None:
+    def __init__(
+        self, redis: Redis, client: CommandClient, retention: Retention | None = None
+    ) -> None:
         self._redis = redis
-        self._line = line
+        self._client = client
         self._retention = retention or Retention()
 
     async def cursors(self, database: str, system: str) -> Mapping[str, str]:
@@ -178,7 +175,7 @@ class RedisFeed:
 
     async def tick(self) -> int:
         """Count on, and return the number."""
-        (number,) = await self._say(command("EVALSHA", _SHAS["tick"], 1, TICKS))
+        (number,) = await self._execute(_SCRIPTS["tick"].call([TICKS]))
         return int(number)
 
     async def read(
@@ -238,7 +235,7 @@ class RedisFeed:
 
     async def trim(self, database: str) -> None:
         """Remove what is beyond the retention."""
-        ((seconds, _),) = await self._say(command("TIME"))
+        ((seconds, _),) = await self._execute(command("TIME"))
         oldest_ms = max(0, int((int(seconds) - self._retention.seconds) * 1000))
         for partition in range(PARTITIONS):
             args = [partition, self._retention.changes, f"{oldest_ms}-0", _TRIMMED_AT_ONCE]
@@ -254,15 +251,14 @@ class RedisFeed:
         return int(await self._call(name, database, args, *keys) or 0)
 
     async def _call(self, name: str, database: str, args: Iterable[Any], *keys: str) -> Any:
-        named = (_key(database, ""), *keys)
-        asked = command("EVALSHA", _SHAS[name], len(named), *named, *args)
-        (answer,) = await self._say(asked)
-        return answer
+        call = _SCRIPTS[name].call((_key(database, ""), *keys), *args)
+        (reply,) = await self._execute(call)
+        return reply
 
-    async def _say(self, asked: bytes) -> list[Any]:
-        """Ask by the line; once more if the connection breaks, for all of it may be done twice."""
+    async def _execute(self, call: bytes) -> list[Any]:
+        """Call; once more if the connection breaks, for every script may be called twice."""
         try:
-            return await self._line.ask([asked])
+            return await self._client.execute([call])
         except StoreError as error:
             raise unavailable() from error
 

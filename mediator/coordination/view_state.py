@@ -1,13 +1,12 @@
 """The states of views in Redis, beside the feed of their database: same hash tag, same server.
 
-So they fall back together with the feed if the server does, and a cursor never points beyond what
-the feed has lost.
+If the server loses its last second, both lose it, so a cursor never points beyond the feed.
 
 | key | what it holds |
 |---|---|
 | `{portolan:feed:<database>}:view` | hash: `cursor/<partition>`, and the state of each copy by \
 `<partition>/<copy>` |
-| `…:told` | hash: JSON documents for operators |
+| `…:reports` | hash: JSON documents for operators |
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from mediator.base.lease import Lease
 from mediator.changes.feed import LeaseLost
 from mediator.changes.partitions import PARTITIONS
 from mediator.coordination.failures import unavailable
-from mediator.coordination.scripts import TICKS, source_of
+from mediator.coordination.scripts import TICKS, script_of
 from mediator.materialisation.state import CopyState, PartitionState, Step
-from mediator.materialisation.watermarks import Location, Marks
+from mediator.materialisation.watermarks import CopyKey, WatermarkSnapshot
 
 __all__ = ["RedisViewState"]
 
@@ -39,12 +38,12 @@ class RedisViewState:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._advance = redis.register_script(source_of("advance"))
-        self._marks = redis.register_script(source_of("marks"))
+        self._advance = redis.register_script(script_of("advance").text)
+        self._watermarks = redis.register_script(script_of("watermarks").text)
 
     async def load(self, database: str, partition: int) -> PartitionState:
-        """Return what is known of a partition."""
-        states = _decoded(await self._ask(self._redis.hgetall(_key(database, "view"))))
+        """Return the state of a partition."""
+        states = _decoded(await self._reply(self._redis.hgetall(_key(database, "view"))))
         prefix = f"{partition}/"
         copies = {
             name.removeprefix(prefix): _state(text)
@@ -61,43 +60,44 @@ class RedisViewState:
         steps: Sequence[Step],
         lease: Lease,
     ) -> None:
-        """Move the cursor, and take those steps that begin at the present states."""
+        """Move the cursor, and take those steps whose `before` is the present state."""
         before, after = cursor
         args: list[Any] = [lease.token, partition, before or "", after]
         for step in steps:
             args += (step.copy, _text(step.before), _text(step.after))
         keys = [_key(database, ""), lease.key]
-        if await self._ask(self._advance(keys=keys, args=args)) == _LEASE_LOST:
+        if await self._reply(self._advance(keys=keys, args=args)) == _LEASE_LOST:
             raise LeaseLost
 
-    async def marks(self, database: str) -> Marks:
-        """Return up to when each copy of a database is complete, and the tick of now."""
-        answer = await self._ask(self._marks(keys=[_key(database, ""), TICKS]))
-        tick, told = answer
-        states = _decoded(dict(zip(told[::2], told[1::2], strict=True)))
-        return Marks(int(tick), _until(database, states))
+    async def watermarks(self, database: str) -> WatermarkSnapshot:
+        """Return up to when each copy of a database is complete, and the present tick."""
+        tick, pairs = await self._reply(self._watermarks(keys=[_key(database, ""), TICKS]))
+        states = _decoded(dict(zip(pairs[::2], pairs[1::2], strict=True)))
+        return WatermarkSnapshot(int(tick), _until(database, states))
 
     async def retract(self, database: str, copies: Collection[str] | None = None) -> None:
-        """Forget what is known of copies; None: of the database."""
+        """Remove the state of copies; None: of all of the database."""
         key = _key(database, "view")
         if copies is None:
-            await self._ask(self._redis.delete(key, _key(database, "told")))
+            await self._reply(self._redis.delete(key, _key(database, "reports")))
         elif copies:
             fields = [f"{partition}/{copy}" for partition in range(PARTITIONS) for copy in copies]
-            await self._ask(self._redis.hdel(key, *fields))
+            await self._reply(self._redis.hdel(key, *fields))
 
-    async def tell(self, database: str, about: str, told: Any) -> None:
-        """Leave a JSON document for the operators, on every replica."""
-        await self._ask(self._redis.hset(_key(database, "told"), about, orjson.dumps(told)))
+    async def publish(self, database: str, subject: str, report: Any) -> None:
+        """Store a JSON document that operators see on every replica."""
+        await self._reply(
+            self._redis.hset(_key(database, "reports"), subject, orjson.dumps(report))
+        )
 
-    async def told(self, database: str) -> Mapping[str, Any]:
-        """Return what was told, by what it is about."""
-        told = _decoded(await self._ask(self._redis.hgetall(_key(database, "told"))))
-        return {about: orjson.loads(text) for about, text in told.items()}
+    async def reports(self, database: str) -> Mapping[str, Any]:
+        """Return the published documents by their subjects."""
+        reports = _decoded(await self._reply(self._redis.hgetall(_key(database, "reports"))))
+        return {subject: orjson.loads(text) for subject, text in reports.items()}
 
-    async def _ask(self, question: Any) -> Any:
+    async def _reply(self, request: Any) -> Any:
         try:
-            return await question
+            return await request
         except (RedisError, OSError) as error:
             raise unavailable() from error
 
@@ -106,8 +106,8 @@ def _key(database: str, what: str) -> str:
     return f"{{portolan:feed:{database}}}:{what}"
 
 
-def _decoded(answer: Mapping[bytes, bytes]) -> dict[str, str]:
-    return {name.decode(): text.decode() for name, text in answer.items()}
+def _decoded(reply: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): text.decode() for name, text in reply.items()}
 
 
 def _text(state: CopyState | None) -> str:
@@ -121,8 +121,8 @@ def _state(text: str) -> CopyState:
     return CopyState(until_tick, build, tuple(stuck))
 
 
-def _until(database: str, states: Mapping[str, str]) -> dict[Location, Sequence[int | None]]:
-    known: defaultdict[Location, list[int | None]] = defaultdict(lambda: [None] * PARTITIONS)
+def _until(database: str, states: Mapping[str, str]) -> dict[CopyKey, Sequence[int | None]]:
+    known: defaultdict[CopyKey, list[int | None]] = defaultdict(lambda: [None] * PARTITIONS)
     for name, text in _copies(states):
         partition, _, copy = name.partition("/")
         known[database, copy][int(partition)] = _state(text).until_tick

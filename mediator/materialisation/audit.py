@@ -1,8 +1,8 @@
-"""Comparing the view with the systems it is copied from, and making good what differs.
+"""Audit of a view: comparing it with the systems it is copied from, and repairing differences.
 
-Both sides are walked through together in the order of ids, page by page, while traffic goes on. So
-a difference counts only if it cannot be on its way: a copy that lacks a version is overdue once
-that version is older than the bound, and what looks wrong is looked at twice.
+Both are read together in the order of ids, page by page, while they are written. So a difference
+counts only if it cannot be under way: a copy that lacks a version is overdue once that version is
+older than the bound, and what differs is compared twice.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Final
 
 from mediator.base.clock import Clock
 from mediator.materialisation.copier import Copier
-from mediator.materialisation.walk import pages
+from mediator.materialisation.paging import id_pages
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Record
 from mediator.stores.systems import Systems
 
-__all__ = ["Audit", "Finding", "Report", "Wrong", "compare"]
+__all__ = ["Audit", "Discrepancy", "Finding", "Report", "compare"]
 
 EXAMPLES: Final = 20
 """Objects that a report names, of each class."""
 
 
-class Wrong(StrEnum):
-    """What may be wrong with a copy.
+class Discrepancy(StrEnum):
+    """How a copy may differ.
 
     ABSENT: the object is there, its copy is not. OVERDUE: the copy lacks a version that is older
     than the bound. DIFFERENT: versions are the same, values are not. AHEAD: the copy has a version
@@ -44,28 +44,28 @@ class Wrong(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One copy that is wrong; `groups` are the cache groups concerned."""
+    """One copy that differs, and in which cache groups."""
 
     id: str
-    wrong: Wrong
+    wrong: Discrepancy
     groups: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Report:
-    """What an audit of one class found.
+    """The findings of one class.
 
     Attributes:
         class_name: The class.
         objects: Objects compared so far.
-        counts: How many copies were wrong, by what was wrong.
+        counts: How many copies differ, by how they do.
         examples: Some of them.
-        repaired: How many were made good.
+        repaired: How many were repaired.
     """
 
     class_name: str
     objects: int = 0
-    counts: Counter[Wrong] = field(default_factory=Counter)
+    counts: Counter[Discrepancy] = field(default_factory=Counter)
     examples: list[Finding] = field(default_factory=list)
     repaired: int = 0
 
@@ -87,30 +87,30 @@ def compare(
         due_us: Versions up to this one must have been copied.
     """
     if original is None:
-        return None if copy is None else Finding(copy.id, Wrong.LEFT_OVER)
+        return None if copy is None else Finding(copy.id, Discrepancy.LEFT_OVER)
     if copy is None or copy.creation_version < original.creation_version:
         overdue = original.creation_version <= due_us
-        return Finding(original.id, Wrong.ABSENT) if overdue else None
+        return Finding(original.id, Discrepancy.ABSENT) if overdue else None
     if copy.creation_version > original.creation_version:
-        return Finding(copy.id, Wrong.AHEAD)
+        return Finding(copy.id, Discrepancy.AHEAD)
     return _compare_groups(route, original, copy, due_us)
 
 
 def _compare_groups(
     route: ClassRoute, original: Record, copy: Record, due_us: float
 ) -> Finding | None:
-    wrong: dict[Wrong, list[str]] = {}
+    differing: dict[Discrepancy, list[str]] = {}
     for group, version in original.versions.items():
         held = copy.versions.get(group, 0)
         if held > version:
-            wrong.setdefault(Wrong.AHEAD, []).append(group)
+            differing.setdefault(Discrepancy.AHEAD, []).append(group)
         elif held < version <= due_us:
-            wrong.setdefault(Wrong.OVERDUE, []).append(group)
+            differing.setdefault(Discrepancy.OVERDUE, []).append(group)
         elif held == version and not _same_values(route, group, original, copy):
-            wrong.setdefault(Wrong.DIFFERENT, []).append(group)
-    for kind in (Wrong.DIFFERENT, Wrong.AHEAD, Wrong.OVERDUE):
-        if kind in wrong:
-            return Finding(original.id, kind, tuple(wrong[kind]))
+            differing.setdefault(Discrepancy.DIFFERENT, []).append(group)
+    for kind in (Discrepancy.DIFFERENT, Discrepancy.AHEAD, Discrepancy.OVERDUE):
+        if kind in differing:
+            return Finding(original.id, kind, tuple(differing[kind]))
     return None
 
 
@@ -127,7 +127,7 @@ class Audit:
 
     Args:
         systems: The systems at hand.
-        copier: Reads both sides, and makes good.
+        copier: Reads and copies.
         clock: The time by the stores' clocks: versions are compared with it.
     """
 
@@ -140,47 +140,52 @@ class Audit:
         self,
         route: ClassRoute,
         bound_s: float,
+        on_progress: Callable[[Report], object],
         *,
         repair: bool,
-        tell: Callable[[Report], object] = id,
-    ) -> Report:
+    ) -> None:
         """Compare every object of a class with its copy.
 
         Args:
             route: The class.
             bound_s: How old a version may be that is not copied yet, in seconds.
-            repair: Whether to make good what is wrong.
-            tell: Told of the report after every page.
+            on_progress: Called with the report after every page, and at the end.
+            repair: Whether to repair copies.
 
         Raises:
             Unavailable: A system does not answer.
         """
         report = Report(route.schema.name)
-        async for ids in pages(self._systems, route):
-            findings = await self._look(route, ids, bound_s)
+        async for ids in id_pages(self._systems, route):
+            findings = await self._compare(route, ids, bound_s)
             if findings:
-                findings = await self._look(route, [f.id for f in findings], bound_s)
+                # What was under way at the first look has arrived by the second.
+                findings = await self._compare(route, [f.id for f in findings], bound_s)
             report.objects += len(ids)
             report.add(findings)
             if repair:
                 report.repaired += await self._repair(route, findings)
-            tell(report)
-        return report
+            on_progress(report)
+        on_progress(report)
 
-    async def _look(self, route: ClassRoute, ids: Sequence[str], bound_s: float) -> list[Finding]:
+    async def _compare(
+        self, route: ClassRoute, ids: Sequence[str], bound_s: float
+    ) -> list[Finding]:
         due_us = (self._clock.now() - bound_s) * 1_000_000
         # The copies first: whatever they have by then, the originals have too.
-        copies = await self._copier.held(route, ids)
+        copies = await self._copier.read_copies(route, ids)
         originals = await self._copier.read(route, ids)
         pairs = zip(originals, copies, strict=True)
-        found = [compare(route, original, copy, due_us) for original, copy in pairs]
-        return [finding for finding in found if finding is not None]
+        findings = [compare(route, original, copy, due_us) for original, copy in pairs]
+        return [finding for finding in findings if finding is not None]
 
     async def _repair(self, route: ClassRoute, findings: Sequence[Finding]) -> int:
-        of = {wrong: [f.id for f in findings if f.wrong is wrong] for wrong in Wrong}
-        extra = of.pop(Wrong.LEFT_OVER)
-        held = await self._copier.held(route, extra) if extra else []
-        await self._copier.forget(route, {c.id: c.creation_version for c in held if c is not None})
-        await self._copier.copy(route, of.pop(Wrong.AHEAD), force=True)
-        await self._copier.copy(route, [id_ for ids in of.values() for id_ in ids])
+        ids = {wrong: [f.id for f in findings if f.wrong is wrong] for wrong in Discrepancy}
+        left_over = ids.pop(Discrepancy.LEFT_OVER)
+        copies = await self._copier.read_copies(route, left_over) if left_over else []
+        await self._copier.forget(
+            route, {c.id: c.creation_version for c in copies if c is not None}
+        )
+        await self._copier.copy(route, ids.pop(Discrepancy.AHEAD), force=True)
+        await self._copier.copy(route, [id_ for differing in ids.values() for id_ in differing])
         return len(findings)

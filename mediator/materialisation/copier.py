@@ -1,17 +1,19 @@
-"""Bringing objects into the view, as their systems hold them now.
+"""Copying objects into the view, as their systems hold them now.
 
 Values are copied with their versions, never operations: however often an object changed, it is one
-read of each system and one write. A copy is made of parts that were read one after the other, so
-its groups may be of different moments; each group is one that existed, and copies only become newer
-(`port.Mirror`), so every group passes through its versions in order.
+read of each system and one write. A copy is made of fragments that were read one after the other,
+so its groups may be of different moments; each group is one that existed, and copies only become
+newer (`port.Mirror`), so every group passes through its versions in order.
 
-What the anchor does not hold is not copied: the object is dead, and its copy was removed before its
-deletion was acknowledged, or will be when the feed tells of it.
+What the anchor does not hold is not copied: the object is deleted, and its copy was removed before
+the deletion was acknowledged, or will be when the deletion comes in the feed.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -21,37 +23,50 @@ from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Mirror, Read, Record, StoreError
 from mediator.stores.systems import unavailable
 
-__all__ = ["CHUNK", "Copier", "join_parts"]
+__all__ = ["CHUNK", "Copier", "CopyResult", "join_fragments"]
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
 CHUNK: Final = 500
 """Objects read and written in one call."""
 
-LOOKS: Final = 8
-"""How often an object is looked at again whose copy was newer in one group and older in another."""
+MAX_ATTEMPTS: Final = 8
+"""How often an object is read again whose copy was newer in one group and older in another."""
 
 
-def join_parts(parts: Sequence[Record | None]) -> Record | None:
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """Copies that were `written`, objects that are `stuck` as they cannot be copied, an `error`."""
+
+    written: int = 0
+    stuck: tuple[str, ...] = ()
+    error: str = ""
+
+    def __add__(self, other: CopyResult) -> CopyResult:
+        return CopyResult(
+            self.written + other.written, self.stuck + other.stuck, other.error or self.error
+        )
+
+
+def join_fragments(fragments: Sequence[Record | None]) -> Record | None:
     """Join what the systems hold of an object, the anchor first; None if that holds nothing.
 
-    A part of another creation version belongs to an generation whose write is still under way: its
-        groups are
-    left out until the feed tells that they are there.
+    A fragment of another creation version belongs to a write that is still under way. Its groups
+    are left out until their change comes in the feed.
     """
-    anchor = parts[0]
+    anchor = fragments[0]
     if anchor is None:
         return None
-    alive = [
-        part
-        for part in parts
-        if part is not None and part.creation_version == anchor.creation_version
+    current = [
+        f for f in fragments if f is not None and f.creation_version == anchor.creation_version
     ]
     return Record(
         anchor.id,
         anchor.creation_version,
-        {group: version for part in alive for group, version in part.versions.items()},
-        {name: value for part in alive for name, value in part.values.items()},
+        {group: version for f in current for group, version in f.versions.items()},
+        {name: value for f in current for name, value in f.values.items()},
     )
 
 
@@ -62,7 +77,7 @@ class Copier:
         self._calls = calls
 
     async def copy(self, route: ClassRoute, ids: Sequence[str], *, force: bool = False) -> int:
-        """Bring objects into the view as they are now; return how many writes that took.
+        """Copy objects as they are now; return how many writes that took.
 
         `force`: even where a copy is newer than what its systems hold.
 
@@ -71,30 +86,66 @@ class Copier:
         """
         return sum([await self._chunk(route, chunk, force) for chunk in _chunks(ids)])
 
+    async def copy_isolated(self, route: ClassRoute, ids: Sequence[str]) -> CopyResult:
+        """Copy objects; one that cannot be copied for a reason of its own does not stop the others.
+
+        Raises:
+            Unavailable: A system of the class, or of the view, does not work.
+        """
+        result = CopyResult()
+        for chunk in _chunks(ids):
+            result += await self._bisect(route, chunk)
+        return result
+
+    async def _bisect(self, route: ClassRoute, ids: Sequence[str]) -> CopyResult:
+        try:
+            return CopyResult(await self.copy(route, ids))
+        except Exception as error:
+            # If a system is down, no object is to blame: the whole refresh is tried again later.
+            if not await self._all_available(route):
+                raise
+            if len(ids) == 1:
+                log.warning("%s/%s cannot be copied: %s", route.schema.name, ids[0], error)
+                return CopyResult(0, tuple(ids), str(error) or type(error).__name__)
+        half = len(ids) // 2
+        return await self._bisect(route, ids[:half]) + await self._bisect(route, ids[half:])
+
+    async def _all_available(self, route: ClassRoute) -> bool:
+        assert route.copy is not None
+        for name in {fragment.system for fragment in (*route.fragments, route.copy)}:
+            guarded = self._calls.systems.find(name)
+            if guarded is None:
+                return False
+            try:
+                await guarded.guarded(guarded.store.ping)
+            except StoreError:
+                return False
+        return True
+
     async def read(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
-        """Read objects from the systems that hold them, each joined of its parts."""
+        """Read objects from the systems that hold them, each joined of its fragments."""
         reads = [Read(fragment, id_) for id_ in ids for fragment in route.fragments]
         records = iter(await self._calls.read(reads))
-        return [join_parts([next(records) for _ in route.fragments]) for _ in ids]
+        return [join_fragments([next(records) for _ in route.fragments]) for _ in ids]
 
-    async def held(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
-        """Read what the view holds of objects."""
+    async def read_copies(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
+        """Read the copies of objects."""
         assert route.copy is not None
         return await self._calls.read([Read(route.copy, id_) for id_ in ids])
 
-    async def forget(self, route: ClassRoute, dead: Mapping[str, int]) -> None:
-        """Remove the copies of objects, given the version at which their anchor died."""
+    async def forget(self, route: ClassRoute, deleted: Mapping[str, int]) -> None:
+        """Remove the copies of deleted objects, given the versions of the deletions."""
         assert route.copy is not None
-        for chunk in _chunks(list(dead.items())):
+        for chunk in _chunks(list(deleted.items())):
             await self._send(route.copy, partial(_forget, chunk))
 
     async def _chunk(self, route: ClassRoute, ids: Sequence[str], force: bool) -> int:
         written = 0
-        for _ in range(LOOKS):
+        for _ in range(MAX_ATTEMPTS):
             records = [r for r in await self.read(route, ids) if r is not None]
-            taken = await self._absorb(route, records, force)
+            accepted = await self._absorb(route, records, force)
             written += len(records)
-            ids = [record.id for record, done in zip(records, taken, strict=True) if not done]
+            ids = [r.id for r, done in zip(records, accepted, strict=True) if not done]
             if not ids:
                 return written
         assert route.copy is not None
@@ -121,8 +172,8 @@ class Copier:
             raise unavailable(guarded, error, "write") from error
 
 
-async def _forget(dead: Sequence[tuple[str, int]], mirror: Mirror, copy: Fragment) -> None:
-    await mirror.forget(copy, dead)
+async def _forget(deleted: Sequence[tuple[str, int]], mirror: Mirror, copy: Fragment) -> None:
+    await mirror.forget(copy, deleted)
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:

@@ -1,4 +1,4 @@
-"""What operators see of a view."""
+"""The description of a view for operators."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any, Final
 from mediator.base.clock import Clock, StabilityTimer
 from mediator.changes.feed import Feed, PositionGone
 from mediator.changes.partitions import PARTITIONS
+from mediator.materialisation.maintenance import with_interruption
+from mediator.materialisation.materialisers import copied_classes
 from mediator.materialisation.state import CopyState, PartitionState, ViewState
-from mediator.materialisation.upkeep import is_over
-from mediator.materialisation.views import copied_classes
-from mediator.materialisation.watermarks import Watermarks, place_of
+from mediator.materialisation.watermarks import Watermarks, copy_key
 from mediator.routing.model import ClassRoute, RoutingModel
 
-__all__ = ["View"]
+__all__ = ["ViewInspector"]
 
-MOST_WAITING: Final = 1_000
+MAX_PENDING: Final = 1_000
 """Changes that are counted as waiting, at most."""
 
 
-class View:
-    """Shows what is known of views, on whichever replica.
+class ViewInspector:
+    """Describes views, on any replica.
 
     Args:
         feed: The feeds.
-        state: What is known of the copies.
-        watermarks: Knows how old they are.
+        state: The states and reports of the copies.
+        watermarks: Measure their age.
         clock: The time.
     """
 
@@ -43,62 +43,62 @@ class View:
         Raises:
             Unavailable: The coordination Redis does not answer.
         """
-        asked_at = self._clock.monotonic()
-        told = await self._state.told(database)
-        known = [await self._state.load(database, number) for number in range(PARTITIONS)]
+        requested_at = self._clock.monotonic()
+        reports = await self._state.reports(database)
+        states = [await self._state.load(database, number) for number in range(PARTITIONS)]
         routes, schema = copied_classes(model, database), model.by_id[database].schema
         return {
             "database": schema.database,
             "staleness_s": schema.materialised_view.staleness_s,
-            "classes": {n: self._class(route, known, told) for n, route in routes.items()},
+            "classes": {n: self._class(route, states, reports) for n, route in routes.items()},
             "partitions": [
-                await self._partition(database, number, known[number], told)
+                await self._partition(database, number, states[number], reports)
                 for number in range(PARTITIONS)
             ],
-            "run": self._run(database, told["run"], asked_at) if "run" in told else None,
+            "run": self._run(database, reports["run"], requested_at) if "run" in reports else None,
         }
 
-    def _run(self, database: str, run: dict[str, Any], asked_at: float) -> dict[str, Any]:
-        return is_over(run, self._runs.observe(database, run, asked_at))
+    def _run(self, database: str, run: dict[str, Any], requested_at: float) -> dict[str, Any]:
+        return with_interruption(run, self._runs.observe(database, run, requested_at))
 
     async def _partition(
-        self, database: str, number: int, known: PartitionState, told: Mapping[str, Any]
+        self, database: str, number: int, state: PartitionState, reports: Mapping[str, Any]
     ) -> dict[str, Any]:
-        figures = told.get(f"partition/{number}", {})
+        progress = reports.get(f"partition/{number}", {})
         return {
             "partition": number,
-            "waiting": await self._waiting(database, number, known),
-            **{name: figures.get(name) for name in ("replica", "rounds", "changes", "error")},
+            "waiting": await self._waiting(database, number, state),
+            **{name: progress.get(name) for name in ("replica", "refreshes", "changes", "error")},
         }
 
-    async def _waiting(self, database: str, number: int, known: PartitionState) -> int | None:
-        """Count the changes that the materialiser has not dealt with yet."""
-        if known.cursor is None:
+    async def _waiting(self, database: str, number: int, state: PartitionState) -> int | None:
+        """Count the changes that the materialiser has not applied yet."""
+        if state.cursor is None:
             return None
-        _, _, after = known.cursor.partition("/")
+        _, _, after = state.cursor.partition("/")
         try:
-            return len(await self._feed.events(database, number, after, MOST_WAITING))
+            return len(await self._feed.events(database, number, after, MAX_PENDING))
         except PositionGone:
             return None
 
     def _class(
-        self, route: ClassRoute, known: list[PartitionState], told: Mapping[str, Any]
+        self, route: ClassRoute, states: list[PartitionState], reports: Mapping[str, Any]
     ) -> dict[str, Any]:
         assert route.copy is not None
-        _, copy = place_of(route.copy)
-        parts = [
-            {"partition": number, **self._part(each.copies.get(copy))}
-            | _work(route.schema.name, copy, told.get(f"partition/{number}", {}))
-            for number, each in enumerate(known)
+        _, copy = copy_key(route.copy)
+        partitions = [
+            {"partition": number, **self._copy_state(each.copies.get(copy))}
+            | _progress(route.schema.name, copy, reports.get(f"partition/{number}", {}))
+            for number, each in enumerate(states)
         ]
-        ages = [part["age_s"] for part in parts]
+        ages = [each["age_s"] for each in partitions]
         return {
             "system": route.copy.system,
             "age_s": None if None in ages else max(ages),
-            "partitions": parts,
+            "partitions": partitions,
         }
 
-    def _part(self, state: CopyState | None) -> dict[str, Any]:
+    def _copy_state(self, state: CopyState | None) -> dict[str, Any]:
         if state is None:
             return {"state": "waiting", "age_s": None, "stuck": []}
         until = state.until_tick
@@ -109,10 +109,10 @@ class View:
         }
 
 
-def _work(class_name: str, copy: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+def _progress(class_name: str, copy: str, progress: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "progress": figures.get("builds", {}).get(copy),
-        "dirty": figures.get("dirty", {}).get(class_name, 0),
-        "written": figures.get("written", {}).get(class_name, 0),
-        "forgotten": figures.get("forgotten", {}).get(class_name, 0),
+        "progress": progress.get("builds", {}).get(copy),
+        "dirty": progress.get("dirty", {}).get(class_name, 0),
+        "written": progress.get("written", {}).get(class_name, 0),
+        "forgotten": progress.get("forgotten", {}).get(class_name, 0),
     }

@@ -1,4 +1,4 @@
-"""Materialisers: one for each partition of each database that has a view, among all replicas."""
+"""The materialiser of a partition: among all replicas one maintains it, under a lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mediator.base.errors import MediatorError
 from mediator.changes.feed import LeaseLost
 from mediator.changes.log_relays import Leasing
 from mediator.materialisation.builds import Builds
-from mediator.materialisation.rounds import Rounds, Slot
+from mediator.materialisation.refresh import Refresher, Slot
 from mediator.materialisation.state import ViewState
 from mediator.stores.port import StoreError
 
@@ -26,21 +26,21 @@ LEASE_S: Final = 2.0
 RENEW_S: Final = 0.5
 PAUSE_S: Final = 0.5
 MAX_PAUSE_S: Final = 4.0
-TELL_S: Final = 1.0
+REPORT_S: Final = 1.0
 
-_LONGEST_PERIOD_S: Final = 1.0
-_ROUNDS_IN_BOUND: Final = 4
-_LEAST_WAIT_S: Final = 0.01
+_MAX_PERIOD_S: Final = 1.0
+_REFRESHES_IN_BOUND: Final = 4
+_MIN_WAIT_S: Final = 0.01
 _US: Final = 1_000_000
 
 
 def period_s(staleness_s: float) -> float:
-    """Return the time between the starts of two rounds, for a bound; both in seconds.
+    """Return the time between the starts of two refreshes, for a bound; both in seconds.
 
-    The bound is on the delay, so a round's own duration has to fit in as well (docs/papers/ppm.md,
-    Traps).
+    The bound is on the delay, so a refresh's own duration has to fit in as well
+    (docs/papers/ppm.md, Traps).
     """
-    return min(_LONGEST_PERIOD_S, staleness_s / _ROUNDS_IN_BOUND)
+    return min(_MAX_PERIOD_S, staleness_s / _REFRESHES_IN_BOUND)
 
 
 class Materialiser:
@@ -48,18 +48,18 @@ class Materialiser:
 
     Args:
         slot: The partition.
-        rounds: Its rounds.
+        refresher: Refreshes its copies.
         builds: Its builds.
         staleness_s: Returns the bound of the database, in seconds.
         leases: Leases.
-        state: Where it tells what it does.
+        state: Where it publishes its progress.
         clock: The time.
     """
 
     def __init__(
         self,
         slot: Slot,
-        rounds: Rounds,
+        refresher: Refresher,
         builds: Builds,
         staleness_s: Callable[[], float],
         leases: Leasing,
@@ -67,37 +67,39 @@ class Materialiser:
         clock: Clock,
     ) -> None:
         self._slot = slot
-        self._rounds = rounds
+        self._refresher = refresher
         self._builds = builds
         self._staleness_s = staleness_s
         self._leases = leases
         self._state = state
         self._clock = clock
         self._pause_s = PAUSE_S
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Materialise until cancelled, whatever happens."""
         while True:
-            await self._survive()
+            await self._attempt()
             await asyncio.sleep(self._pause_s)
 
-    async def _survive(self) -> None:
+    async def _attempt(self) -> None:
         slot = self._slot
         try:
             await self._hold()
         except LeaseLost:
-            log.info("partition %s of %s is another replica's now", slot.partition, slot.database)
+            log.info(
+                "another replica materialises partition %s of %s now", slot.partition, slot.database
+            )
         except (MediatorError, StoreError) as error:
             if self._pause_s == PAUSE_S:
                 log.warning("materialising %s: %s", slot.database, error)
             self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
-            await self._tell_of(error)
+            await self._report_error(error)
         except Exception:
             log.exception("materialising %s failed", slot.database)
 
     async def _hold(self) -> None:
-        """Work while the lease is held; it is renewed beside, as a round may take long."""
+        """Work while the lease is held; it is renewed meanwhile, as a refresh may take long."""
         lease = self._slot.lease
         if not await self._leases.acquire(lease.name, lease.token, LEASE_S):
             return
@@ -109,35 +111,35 @@ class Materialiser:
             work.result()
         finally:
             await end([work])
-            await self._builds.end()
+            await self._builds.cancel()
             await self._release()
 
     async def _work(self) -> None:
         while True:
-            began = self._clock.monotonic()
-            whole = await self._rounds.round()
+            started_at = self._clock.monotonic()
+            is_complete = await self._refresher.refresh()
             self._pause_s = PAUSE_S
-            await self._tell()
-            left = period_s(self._staleness_s()) - (self._clock.monotonic() - began)
-            await asyncio.sleep(max(_LEAST_WAIT_S, left) if whole else _LEAST_WAIT_S)
+            await self._report()
+            left = period_s(self._staleness_s()) - (self._clock.monotonic() - started_at)
+            await asyncio.sleep(max(_MIN_WAIT_S, left) if is_complete else _MIN_WAIT_S)
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         now = self._clock.monotonic()
-        if now - self._told_at < TELL_S:
+        if now - self._reported_at < REPORT_S:
             return
-        self._told_at = now
-        await self._tell_figures()
+        self._reported_at = now
+        await self._publish_progress()
 
-    async def _tell_figures(self) -> None:
+    async def _publish_progress(self) -> None:
         slot = self._slot
-        told = self._rounds.figures.document(slot.lease.token, int(self._clock.now() * _US))
-        await self._state.tell(slot.database, f"partition/{slot.partition}", told)
+        report = self._refresher.progress.document(slot.lease.token, int(self._clock.now() * _US))
+        await self._state.publish(slot.database, f"partition/{slot.partition}", report)
 
-    async def _tell_of(self, error: Exception) -> None:
-        self._rounds.figures.error = str(error)
+    async def _report_error(self, error: Exception) -> None:
+        self._refresher.progress.error = str(error)
         with suppress(MediatorError):
-            await self._tell_figures()
+            await self._publish_progress()
 
     async def _release(self) -> None:
-        with suppress(MediatorError):  # it ends by itself soon
+        with suppress(MediatorError):  # it expires soon
             await self._leases.release(self._slot.lease.name, self._slot.lease.token)

@@ -1,4 +1,4 @@
-"""Reads of single objects from the view, where it is fresh enough."""
+"""Reads from the view, where it is fresh enough."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["ViewReads"]
 
 
 class ViewReads:
-    """Tries reads at the view.
+    """Reads from views.
 
     Args:
         calls: Sends store calls.
-        staleness: Knows how old the copies may be.
-        observe: Told what became of every try.
+        staleness: Measures the copies' age.
+        observe: Called with the result of every read.
     """
 
     def __init__(self, calls: StoreCalls, staleness: Staleness, observe: Observer) -> None:
@@ -44,7 +44,7 @@ class ViewReads:
         preference: ReadPreference,
         id_: str | None = None,
     ) -> Freshness | None:
-        """Say how fresh the copies of a class, or of one object, are; None: not fresh enough."""
+        """Return the freshness of a class's copies, or of one object's; None: not fresh enough."""
         bound = bound_of(staleness_s, preference)
         measured = self._staleness.measured_s(route, id_)
         return Freshness(bound, measured) if measured is not None and measured <= bound else None
@@ -52,14 +52,14 @@ class ViewReads:
     async def fresh_for_all(
         self, route: ClassRoute, staleness_s: float, preference: ReadPreference
     ) -> Freshness | None:
-        """Say how fresh the copies of a class are; None if they lack what the reader has seen."""
+        """Return the freshness of a class's copies; None if they lack what the reader has seen."""
         freshness = self.fresh(route, staleness_s, preference)
         if freshness is None:
-            return self._tell(route, "stale", None)
-        current = await self._have_what_was_seen(route, preference)
-        return self._tell(route, "answered" if current else "unseen", freshness)
+            return self._observe_read(route, "stale", None)
+        current = await self._has_seen_versions(route, preference)
+        return self._observe_read(route, "answered" if current else "unseen", freshness)
 
-    async def _have_what_was_seen(self, route: ClassRoute, preference: ReadPreference) -> bool:
+    async def _has_seen_versions(self, route: ClassRoute, preference: ReadPreference) -> bool:
         seen = [id_ for name, id_ in preference.at_least or () if name == route.schema.name]
         if route.view is None or not seen:
             return True
@@ -70,9 +70,9 @@ class ViewReads:
     async def read(
         self, route: ClassRoute, operation: Get, staleness_s: float, preference: ReadPreference
     ) -> Outcome | None:
-        """Read an object's copy; None if its systems have to be asked.
+        """Read an object's copy; None if its systems have to be read.
 
-        A copy that is not there says nothing: the object may be younger than the bound.
+        A missing copy says nothing: the object may be younger than the bound.
         """
         view = route.view
         if view is None or not is_for_view(route, operation.fields, preference):
@@ -80,10 +80,10 @@ class ViewReads:
         # The age is taken first: while the copy is read it can only become fresher.
         freshness = self.fresh(route, staleness_s, preference, operation.id)
         if freshness is None:
-            self._tell(route, "stale", None)
+            self._observe_read(route, "stale", None)
             return None
         decision, outcome = await self._copy(view, operation, preference)
-        self._tell(route, decision, freshness)
+        self._observe_read(route, decision, freshness)
         return replace(outcome, freshness=freshness) if outcome else None
 
     async def _copy(
@@ -99,11 +99,11 @@ class ViewReads:
         seen = has_reached(outcome, preference, operation.class_name)
         return ("answered", outcome) if seen else ("unseen", None)
 
-    def _tell(
+    def _observe_read(
         self, route: ClassRoute, decision: ViewDecision, freshness: Freshness | None
     ) -> Freshness | None:
-        """Tell what became of a try; return how fresh the answer is, if there is one."""
+        """Observe the result of a read; return the freshness if it was answered."""
         measured_s = freshness.measured_s if freshness else None
-        told = ViewReadFinished(route.anchor.database, route.schema.name, decision, measured_s)
-        self._observe(told)
+        database, class_name = route.anchor.database, route.schema.name
+        self._observe(ViewReadFinished(database, class_name, decision, measured_s))
         return freshness if decision == "answered" else None

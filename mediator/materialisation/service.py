@@ -1,4 +1,4 @@
-"""All that keeps views up, and shows them, in one replica."""
+"""Maintenance and description of materialised views in one replica."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from mediator.changes.feed import Feed
 from mediator.changes.log_relays import Leasing
 from mediator.materialisation.audit import Audit
 from mediator.materialisation.copier import Copier
-from mediator.materialisation.inspection import View
-from mediator.materialisation.lateness import Lateness, ViolationLog
+from mediator.materialisation.inspection import ViewInspector
+from mediator.materialisation.maintenance import Kind, MaintenanceRuns
+from mediator.materialisation.materialisers import (
+    Materialisers,
+    copied_classes,
+    databases_with_view,
+)
+from mediator.materialisation.staleness import StalenessMonitor, ViolationLog
 from mediator.materialisation.state import ViewState
-from mediator.materialisation.upkeep import Kind, Upkeep
-from mediator.materialisation.views import Materialisers, copied_classes, databases_with_view
-from mediator.materialisation.watermarks import Watermarks, place_of
+from mediator.materialisation.watermarks import Watermarks, copy_key
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import Fragment, StoreError
 from mediator.stores.systems import EarliestTime, unavailable
 
-__all__ = ["MaterialiseService", "Shared"]
+__all__ = ["Shared", "ViewService"]
 
 Shared = tuple[Feed, ViewState, Leasing]
-"""What replicas share: the feeds, what is known of the copies, leases."""
+"""What replicas share: the feeds, the states of the copies, the leases."""
 
 
-class _Works:
-    """What there is to do where replicas share something."""
+class _Components:
+    """The components that need what replicas share."""
 
     def __init__(
         self,
@@ -49,10 +53,12 @@ class _Works:
         self.materialisers = Materialisers(
             systems, copier, feed, self.state, leases, watermarks, model, replica, clock
         )
-        self.lateness = Lateness(watermarks, model, events, leases, replica, observe, clock)
-        self.view = View(feed, self.state, watermarks, clock)
+        self.staleness = StalenessMonitor(
+            watermarks, model, events, leases, replica, observe, clock
+        )
+        self.inspector = ViewInspector(feed, self.state, watermarks, clock)
         audit = Audit(systems, copier, EarliestTime(systems, clock))
-        self.upkeep = Upkeep(audit, self.state, leases, model, self._count, clock)
+        self.maintenance = MaintenanceRuns(audit, self.state, leases, model, self._count, clock)
         self._systems = systems
 
     async def _count(self, route: ClassRoute) -> int:
@@ -63,17 +69,17 @@ class _Works:
             raise unavailable(guarded, error, "read") from error
 
 
-class MaterialiseService:
-    """The materialisers of this replica, and what operators may ask of views.
+class ViewService:
+    """Maintains the views of this replica's partitions, and describes views to operators.
 
     Args:
         calls: Sends store calls.
-        watermarks: What reads go by.
+        watermarks: Measure the age of copies, for reads.
         model: Returns the routing model in force.
-        shared: What replicas share; None: nothing, and no view is kept up.
-        events: Keeps violations.
+        shared: What replicas share; None: nothing, and no view is maintained.
+        events: Stores violations.
         replica: Name of this replica.
-        observe: Told of what happens.
+        observe: Called with each event.
         clock: The time.
     """
 
@@ -90,48 +96,50 @@ class MaterialiseService:
     ) -> None:
         self._model = model
         self._watermarks = watermarks
-        self._works = (
-            _Works(calls, watermarks, model, shared, events, replica, observe, clock)
+        self._components = (
+            _Components(calls, watermarks, model, shared, events, replica, observe, clock)
             if shared
             else None
         )
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether views are kept up at all."""
-        return self._works is not None
+    def is_active(self) -> bool:
+        """Whether views are maintained at all."""
+        return self._components is not None
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return what is to be done in the background."""
-        works = self._works
-        if works is None:
+        """Return the periodic tasks of every process."""
+        components = self._components
+        if components is None:
             return []
         return [
-            PeriodicTask("learning how old the views' copies are", 0.2, works.materialisers.learn),
-            PeriodicTask("looking for views that get late", 1.0, works.lateness.watch),
+            PeriodicTask("read watermarks of views", 0.2, components.materialisers.read_watermarks),
+            PeriodicTask("check staleness of views", 1.0, components.staleness.check),
         ]
 
-    def relaying_duties(self) -> list[PeriodicTask]:
-        """Return what any process may do."""
-        if self._works is None:
+    def relaying_tasks(self) -> list[PeriodicTask]:
+        """Return those of the process that relays."""
+        if self._components is None:
             return []
-        return [PeriodicTask("tending the materialisers", 0.5, self._works.materialisers.tend)]
+        return [
+            PeriodicTask("reconcile materialisers", 0.5, self._components.materialisers.reconcile)
+        ]
 
     async def close(self) -> None:
-        """End; the periodic tasks have ended before."""
-        if self._works is not None:
-            await self._works.upkeep.close()
-            await self._works.materialisers.close()
+        """Cancel the work; the periodic tasks have ended before."""
+        if self._components is not None:
+            await self._components.maintenance.close()
+            await self._components.materialisers.close()
 
     async def retract(self, copies: Sequence[Fragment]) -> None:
-        """Take copies for incomplete, whatever is known of them; raises `Unavailable`."""
-        if self._works is not None:
+        """Mark copies as incomplete, so that they are built anew; raises `Unavailable`."""
+        if self._components is not None:
             for copy in copies:
-                database, name = place_of(copy)
-                await self._works.state.retract(database, [name])
+                database, name = copy_key(copy)
+                await self._components.state.retract(database, [name])
 
     def ages(self) -> dict[tuple[str, str], float]:
-        """Return how old copies may be in seconds, by database and class, where it is known."""
+        """Return how old copies may be (s), by database and class, where it is known."""
         model, measure = self._model(), self._watermarks.measured_s
         ages = {
             (model.by_id[database].schema.database, name): measure(route)
@@ -143,22 +151,24 @@ class MaterialiseService:
     async def overview(self) -> list[dict[str, Any]]:
         """Describe all views."""
         ids = sorted(databases_with_view(self._model()))
-        return [await self._sharing().view.describe(self._model(), id_) for id_ in ids]
+        return [
+            await self._require_components().inspector.describe(self._model(), id_) for id_ in ids
+        ]
 
     async def describe(self, database: str) -> dict[str, Any]:
         """Describe the view of a database; raises `NotFound`."""
         id_ = self._id_of(database)
-        return await self._sharing().view.describe(self._model(), id_)
+        return await self._require_components().inspector.describe(self._model(), id_)
 
-    async def begin(self, database: str, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
-        """Begin a run over a view; return what `describe` tells by then.
+    async def start_run(self, database: str, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
+        """Start a maintenance run; return the description of the view by then.
 
         Raises:
             NotFound: The database has no view.
-            Conflict: Another run is going on, or no views are kept up.
+            Conflict: Another run is going on, or no views are maintained.
         """
         id_ = self._id_of(database)
-        await self._sharing().upkeep.begin(id_, kind, repair=repair)
+        await self._require_components().maintenance.start(id_, kind, repair=repair)
         return await self.describe(database)
 
     def _id_of(self, database: str) -> str:
@@ -167,7 +177,7 @@ class MaterialiseService:
             raise NotFound(f"There is no database {database} with a view.")
         return found.id
 
-    def _sharing(self) -> _Works:
-        if self._works is None:
-            raise Conflict("Without a coordination Redis no view is kept up.")
-        return self._works
+    def _require_components(self) -> _Components:
+        if self._components is None:
+            raise Conflict("Without a coordination Redis no view is maintained.")
+        return self._components

@@ -1,9 +1,9 @@
-"""What is known of the copies by all replicas: up to when they are complete, and what is missing.
+"""The state of the copies, shared by all replicas: how complete they are, what is missing.
 
 Each partition of a database's feed has one materialiser at a time. It keeps there how far it has
-read the feed (the *cursor*), and for each copy what is known of the objects of the partition. A
-step is taken only by who holds the lease, and only from where it was believed to begin; so whatever
-is told of copies that were retracted meanwhile, or by a materialiser that was replaced, is nothing.
+read the feed (the *cursor*), and the state of the partition in each copy. A
+step is taken only by the holder of the lease, and only from the state it expects. So a step has no
+effect on copies that were retracted meanwhile, or if its materialiser was replaced.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mediator.base.lease import Lease
-from mediator.materialisation.watermarks import Marks
+from mediator.materialisation.watermarks import WatermarkSnapshot
 
 __all__ = ["CopyState", "PartitionState", "Step", "ViewState"]
 
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """What is known of the objects of one partition in a copy.
+    """The state of one partition of a copy.
 
     Attributes:
         until_tick: All that was acknowledged before it is in the copy; None: it is not complete.
@@ -35,11 +35,11 @@ class CopyState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What is known of one partition.
+    """The state of one partition of a database.
 
     Attributes:
-        cursor: The last change that was dealt with; None: nobody has begun.
-        copies: By the name of the copy (`watermarks.place_of`).
+        cursor: The last change that was applied; None: none was.
+        copies: By the name of the copy (`watermarks.copy_key`).
     """
 
     cursor: str | None = None
@@ -48,7 +48,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A copy's next state, if its present one is `before`; None stands for none."""
+    """A copy's next state, taken if its present one is `before`; None: no state."""
 
     copy: str
     before: CopyState | None
@@ -59,7 +59,7 @@ class ViewState(Protocol):
     """Keeps the states of all databases. Every method raises `Unavailable`."""
 
     async def load(self, database: str, partition: int) -> PartitionState:
-        """Return what is known of a partition."""
+        """Return the state of a partition."""
 
     async def advance(
         self,
@@ -69,27 +69,27 @@ class ViewState(Protocol):
         steps: Sequence[Step],
         lease: Lease,
     ) -> None:
-        """Move the cursor, and take those steps that begin at the present states.
+        """Move the cursor, and take those steps whose `before` is the present state.
 
         Args:
             database: The database.
             partition: The partition.
-            cursor: Where the cursor is believed to be, and where it goes.
-            steps: What becomes of copies; all in the same instant.
+            cursor: The expected position of the cursor, and the next one.
+            steps: The next states of copies; all are taken in the same instant.
             lease: The lease of the partition's materialiser.
 
         Raises:
             LeaseLost: The lease is not held, or the cursor is elsewhere; nothing was done.
         """
 
-    async def marks(self, database: str) -> Marks:
-        """Return up to when each copy of a database is complete, and the tick of now."""
+    async def watermarks(self, database: str) -> WatermarkSnapshot:
+        """Return up to when each copy of a database is complete, and the present tick."""
 
     async def retract(self, database: str, copies: Collection[str] | None = None) -> None:
-        """Forget what is known of copies; None: of the database."""
+        """Remove the state of copies; None: of all of the database."""
 
-    async def tell(self, database: str, about: str, told: Any) -> None:
-        """Leave a JSON document for the operators, on every replica."""
+    async def publish(self, database: str, subject: str, report: Any) -> None:
+        """Store a JSON document that operators see on every replica."""
 
-    async def told(self, database: str) -> Mapping[str, Any]:
-        """Return what was told, by what it is about."""
+    async def reports(self, database: str) -> Mapping[str, Any]:
+        """Return the published documents by their subjects."""

@@ -1,7 +1,7 @@
-"""Watermarks: up to when everything that was written is in the view, as this replica knows.
+"""Watermarks: up to when every acknowledged write is in the view, as this replica knows.
 
-Each partition of the feed has its own for every copy. They are ticks, which are counted for all
-replicas (`mediator.changes.ticks`). A replica that has not heard of them for a while only takes the
+There is one for each copy and partition of the feed. They are ticks, which are counted for all
+replicas (`mediator.changes.ticks`). A replica that has not read them for a while only takes the
 copies for older than they are.
 """
 
@@ -16,42 +16,42 @@ from mediator.changes.ticks import TickTimes
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment
 
-__all__ = ["Location", "Marks", "Watermarks", "place_of"]
+__all__ = ["CopyKey", "WatermarkSnapshot", "Watermarks", "copy_key"]
 
-Location = tuple[str, str]
-"""A copy: the id of its database, and what it is stored as, which holds the class's version."""
+CopyKey = tuple[str, str]
+"""The id of the database, and what the copy is stored as, which has the version of the class."""
 
 
-def place_of(copy: Fragment) -> Location:
-    """Name a copy; on another system it is another one."""
+def copy_key(copy: Fragment) -> CopyKey:
+    """Return the key of a copy; on another system it is another copy."""
     return copy.database_id, f"{copy.stored_as}@{copy.system}"
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """What was learnt of copies.
+class WatermarkSnapshot:
+    """The watermarks of copies, as of one instant.
 
     Attributes:
-        tick: The tick then.
+        tick: The tick of that instant.
         until_tick: For each copy and partition the tick up to which it is complete; None: it is
             not.
     """
 
     tick: int
-    until_tick: Mapping[Location, Sequence[int | None]]
+    until_tick: Mapping[CopyKey, Sequence[int | None]]
 
 
 class Watermarks:
-    """Implements `freshness.Staleness` by what was learnt last."""
+    """Implements `freshness.Staleness` by the last snapshot."""
 
     def __init__(self, clock: Clock) -> None:
         self._times = TickTimes(clock)
-        self._until: Mapping[Location, Sequence[int | None]] = {}
+        self._until: Mapping[CopyKey, Sequence[int | None]] = {}
 
-    def learn(self, marks: Marks, asked_at: float) -> None:
-        """Take over newer marks, asked for at our monotonic time `asked_at` (seconds)."""
-        self._times.note(marks.tick, asked_at)
-        self._until = marks.until_tick
+    def update(self, snapshot: WatermarkSnapshot, requested_at: float) -> None:
+        """Take over a newer snapshot, requested at our monotonic time `requested_at` (seconds)."""
+        self._times.note(snapshot.tick, requested_at)
+        self._until = snapshot.until_tick
 
     def age_s(self, tick: int) -> float | None:
         """Return how old what is complete up to a tick may be, in seconds; None: not known."""
@@ -61,8 +61,8 @@ class Watermarks:
         """Return the age of an object's copy at most, or of any of the class; None: not known."""
         if route.copy is None:
             return None
-        until = self._until.get(place_of(route.copy), (None,))
+        until = self._until.get(copy_key(route.copy), (None,))
         if id_ is not None and len(until) > 1:
             until = (until[partition_of(route.schema.name, id_)],)
-        known = [mark for mark in until if mark is not None]
+        known = [tick for tick in until if tick is not None]
         return self.age_s(min(known)) if len(known) == len(until) else None

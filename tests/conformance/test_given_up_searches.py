@@ -20,8 +20,8 @@ from mediator.model.query import OrderBy
 from mediator.stores.mongo import MongoStore
 from mediator.stores.port import SearchRequest, SystemConfig
 from mediator.stores.redis import RedisStore
-from mediator.stores.redis.lua import PAGE
-from mediator.stores.redis.paging import MOST_RECORDS
+from mediator.stores.redis.scripts import PAGE
+from mediator.stores.redis.search.listing import MOST_RECORDS
 from tests.conformance.drawn_queries import Population, populated
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied

@@ -15,7 +15,7 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import Fragment, LogEntry, StoreTimeout, SystemConfig
-from mediator.stores.redis import RedisStore, changelog
+from mediator.stores.redis import RedisStore, outbox, retention
 
 Server: TypeAlias = Any
 """A client of the driver; its own types do not tell what an asynchronous call brings."""
@@ -174,7 +174,7 @@ async def test_trimming_is_exact_and_stops_at_what_is_young(
     subject: Subject, server: Server, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = subject.store
-    monkeypatch.setattr(changelog, "_TRIMMED_AT_ONCE", 100)
+    monkeypatch.setattr(retention, "_TRIMMED_AT_ONCE", 100)
     seconds, _ = await server.time()
     old = (seconds - 100) * 1000
     for n in range(501):
@@ -198,7 +198,7 @@ async def test_after_an_answer_that_took_too_long_less_is_asked_for(
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(30)])
     store: Any = subject.store
     asked: list[int] = []
-    ranged = changelog.StreamLogs._range
+    ranged = outbox.StreamLogs._range
 
     async def slow(logs: Any, name: str, after: str | None, count: int) -> Any:
         asked.append(count)
@@ -206,7 +206,7 @@ async def test_after_an_answer_that_took_too_long_less_is_asked_for(
             raise StoreTimeout("too much")
         return await ranged(logs, name, after, count)
 
-    monkeypatch.setattr(changelog.StreamLogs, "_range", slow)
+    monkeypatch.setattr(outbox.StreamLogs, "_range", slow)
     told: list[LogEntry] = []
     while not told:
         try:
@@ -223,13 +223,13 @@ async def test_large_entries_come_few_at_a_time(
     for i in range(12):
         await subject.create(f"{i}", {"s": "x" * 1_000_000})
     counts: list[int] = []
-    ranged = changelog.StreamLogs._range
+    ranged = outbox.StreamLogs._range
 
     async def noting(logs: Any, name: str, after: str | None, count: int) -> Any:
         counts.append(count)
         return await ranged(logs, name, after, count)
 
-    monkeypatch.setattr(changelog.StreamLogs, "_range", noting)
+    monkeypatch.setattr(outbox.StreamLogs, "_range", noting)
     for _ in range(2):
         told = [e.change for e in await entries(subject) if e.change and e.change.group == "main"]
         assert [change.object_id for change in told] == [f"{i}" for i in range(12)]

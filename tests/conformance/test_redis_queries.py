@@ -33,7 +33,7 @@ from mediator.stores.port import (
     SystemConfig,
 )
 from mediator.stores.redis import RedisStore
-from mediator.stores.redis.paging import MOST_INTERVALS
+from mediator.stores.redis.search.listing import MOST_INTERVALS
 from tests.conformance.drawn_queries import (
     FILTERS,
     INDEXED,

@@ -34,8 +34,8 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.redis import RedisStore
-from mediator.stores.redis.plan import Plans
-from mediator.stores.redis.runs import MOST_WRITES
+from mediator.stores.redis.layout import Layouts
+from mediator.stores.redis.write.batches import MOST_WRITES
 
 Server: TypeAlias = Any
 """A client of the driver; its own types do not tell what an asynchronous call brings."""
@@ -550,7 +550,7 @@ async def test_updates_in_one_call_do_what_the_other_script_does(
     """Rows go one way until one takes more, whatever that is, and from there on another one."""
     store = await opened(partitions=1)
     await store.prepare(fragment)
-    prefix = Plans(replace(config, partitions=1)).of(fragment).prefixes[0]
+    prefix = Layouts(replace(config, partitions=1)).of(fragment).prefixes[0]
     numbers = range(len(KINDS))
     for special in numbers:
         order = [0, special, 0, special, *numbers[1:]]
@@ -641,7 +641,7 @@ async def test_updates_in_one_call_trim_the_outbox_and_keep_their_order(
     assert trimmed == config.partitions
     assert sorted(added) == sorted(call.operation for call in calls)
     for partition in range(config.partitions):
-        at = Plans(config).of(fragment).partition
+        at = Layouts(config).of(fragment).partition
         own = [call.operation for call in calls if at(call.id) == partition]
         assert [operation for operation in added if operation in own] == own
 
@@ -690,7 +690,7 @@ async def test_intents_on_many_records_are_few_calls(
     keys = [(fragment, id_) for id_ in ids]
     before = await scripts_called(server)
     locked = await store.lock(keys, "m")
-    at = Counter(map(Plans(config).of(fragment).partition, ids))
+    at = Counter(map(Layouts(config).of(fragment).partition, ids))
     most = sum(-(-count // MOST_WRITES) for count in at.values())
     assert await scripts_called(server) - before == most < len(ids)
     for id_, standing in zip(ids, locked, strict=True):

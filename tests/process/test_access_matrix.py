@@ -20,7 +20,7 @@ from app.admin.application import create_admin_app
 from app.api.application import create_app
 from app.api.options import DataOptions
 from app.api.router import DataApi
-from app.security.permissions import NEEDS, Of, need_of
+from app.security.permissions import PERMISSIONS, Extent, permission_of
 from mediator.access.model import Scope
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import CALLERS, Guarded, guarded
@@ -172,7 +172,7 @@ def test_every_route_is_in_the_matrix_and_no_other() -> None:
 
 def test_every_admin_route_says_what_it_needs() -> None:
     """One that does not is the operator's alone: no harm is done, but it is hardly meant."""
-    told = {f"{method} {path}" for path, needs in NEEDS.items() for method in needs}
+    told = {f"{method} {path}" for path, needs in PERMISSIONS.items() for method in needs}
     assert told == framework_routes(admin_app())
 
 
@@ -181,8 +181,8 @@ def test_every_admin_route_says_what_it_needs() -> None:
     [("GET", "/admin/v1/new"), ("PUT", "/live"), ("GET", "/admin/v1/schemas/a/b"), ("GET", "/x")],
 )
 def test_what_is_not_listed_is_the_operators_alone(method: str, path: str) -> None:
-    need, _ = need_of(method, path)
-    assert (need.of, need.scope) == (Of.INSTALLATION, Scope.ADMIN)
+    need, _ = permission_of(method, path)
+    assert (need.extent, need.scope) == (Extent.INSTALLATION, Scope.ADMIN)
 
 
 def test_every_method_of_the_data_api_asks_for_a_scope_or_for_itself() -> None:

@@ -22,7 +22,7 @@ from mediator.changes.feed import (
     Source,
 )
 from mediator.changes.partitions import PARTITIONS, partition_of
-from mediator.coordination.connecting import connect, line_to
+from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed, Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.scripts import TICKS
@@ -30,7 +30,7 @@ from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
 from mediator.model.change import Change
 from mediator.stores.port import SystemConfig
-from mediator.stores.redis.commands import command
+from redis_connection.commands import command
 
 SOURCE = Source("store", "0")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,8 +41,8 @@ class Bench:
 
     def __init__(self, url: str, retention: Retention | None = None) -> None:
         self.redis = connect(url)
-        self.line = line_to(url)
-        self.feed = RedisFeed(self.redis, self.line, retention)
+        self.client = client_of(url)
+        self.feed = RedisFeed(self.redis, self.client, retention)
         self.leases = Leases(self.redis)
         self.database = f"d{uuid.uuid4().hex[:12]}"
         self.lease = Lease(f"test:{self.database}", "holder")
@@ -76,7 +76,7 @@ class Bench:
         keys = [key async for key in self.redis.scan_iter(f"*{self.database}*")]
         if keys:
             await self.redis.delete(*keys)
-        await self.line.close()
+        await self.client.close()
         await self.redis.aclose()
 
 
@@ -202,8 +202,8 @@ async def test_a_server_that_forgot_the_scripts_is_told_them_again(bench: Bench)
 async def test_a_broken_line_is_made_again(bench: Bench) -> None:
     for number in (1, 2):
         await bench.append(bench.brought("", place(number), [number]))
-        (number_of_line,) = await bench.line.ask([command("CLIENT", "ID")])
-        assert await bench.redis.client_kill_filter(_id=number_of_line) == 1
+        (client_id,) = await bench.client.execute([command("CLIENT", "ID")])
+        assert await bench.redis.client_kill_filter(_id=client_id) == 1
     assert await bench.ids() == ids_of([1, 2])
 
 
@@ -265,10 +265,10 @@ async def test_ticks_rise_over_runs_and_clocks_that_are_set(bench: Bench) -> Non
     """What was given out before another run, even if that has forgotten it, is below all there."""
     state = RedisViewState(bench.redis)
     first = await bench.feed.tick()
-    assert (await state.marks(bench.database)).tick >= first
+    assert (await state.watermarks(bench.database)).tick >= first
     lost = await bench.feed.tick()
     await bench.redis.hset(TICKS, mapping={"number": first, "run": "another"})
-    read = (await state.marks(bench.database)).tick
+    read = (await state.watermarks(bench.database)).tick
     assert lost < read < await bench.feed.tick()
     ahead = lost + 100 * 3600 * 1_000_000
     await bench.redis.hset(TICKS, "number", ahead)

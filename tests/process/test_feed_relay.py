@@ -17,7 +17,7 @@ from mediator.changes.feed import BEGINNING, Brought, Feed, FeedWentBack, LeaseL
 from mediator.changes.partitions import PARTITIONS
 from mediator.changes.relay import LogRelay, Round
 from mediator.changes.routes import SystemRoutes
-from mediator.coordination.connecting import connect, line_to
+from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.leases import Leases
 from mediator.coordination.scripts import TICKS
@@ -100,8 +100,8 @@ class Bench:
 
     def __init__(self, url: str) -> None:
         self.redis = connect(url)
-        self.line = line_to(url)
-        self.feed: Feed = RedisFeed(self.redis, self.line)
+        self.client = client_of(url)
+        self.feed: Feed = RedisFeed(self.redis, self.client)
         self.leases = Leases(self.redis)
         tag = uuid.uuid4().hex[:10]
         self.databases = [f"a{tag}", f"b{tag}"]
@@ -145,7 +145,7 @@ class Bench:
             keys = [key async for key in self.redis.scan_iter(f"*{name}*")]
             if keys:
                 await self.redis.delete(*keys)
-        await self.line.close()
+        await self.client.close()
         await self.redis.aclose()
 
 

@@ -20,7 +20,7 @@ from mediator.changes.partitions import PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
 from mediator.changes.writers import LEASE_S, OVER_S, Writers
-from mediator.coordination.connecting import connect, line_to
+from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.writers import SETTLED, WRITERS, RedisWriters
 from mediator.model.change import Change
@@ -141,8 +141,8 @@ class Bench:
 
     def __init__(self, url: str) -> None:
         self.redis = connect(url)
-        self.line = line_to(url)
-        self.feed = RedisFeed(self.redis, self.line)
+        self.client = client_of(url)
+        self.feed = RedisFeed(self.redis, self.client)
         self.database = f"d{uuid.uuid4().hex[:12]}"
         self.system = f"mongo_{self.database}"
         self.clock = HandClock()
@@ -152,7 +152,7 @@ class Bench:
 
     def replica(self, name: str, fate: Fate | None = None) -> Replica:
         store, full = MemoryRecords(self.outboxes), f"{name}_{self.database}"
-        shared, feed = RedisWriters(self.redis), RedisFeed(self.redis, self.line)
+        shared, feed = RedisWriters(self.redis), RedisFeed(self.redis, self.client)
         if fate is not None:
             for owner in (store, shared, feed):
                 fate.wrap(owner)
@@ -211,7 +211,7 @@ async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
     keys = [key async for key in bench.redis.scan_iter(f"*{bench.database}*")]
     if keys:
         await bench.redis.delete(*keys)
-    await bench.line.close()
+    await bench.client.close()
     await bench.redis.aclose()
 
 

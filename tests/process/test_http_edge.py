@@ -15,7 +15,7 @@ import pytest
 
 from app.http.connections import Connections, PortLimits
 from app.http.heads import FIELDS_LIMIT
-from app.http.refusal import HEAD_LIMIT, PIPELINED_LIMIT
+from app.http.uvicorn_protocol import HEAD_LIMIT, PIPELINED_LIMIT
 from app.service.serving import _server
 from mediator.base.periodic_tasks import Scheduler
 from mediator.stores.port import SystemConfig
@@ -151,7 +151,7 @@ async def serving(app: Any, port: Connections) -> AsyncIterator[tuple[str, int]]
 async def edge_of(**limits: Any) -> AsyncIterator[Edge]:
     app = Recorder()
     port = Connections(PortLimits(**limits))
-    watch = Scheduler([port.duty()])
+    watch = Scheduler([port.periodic_task()])
     watch.start()
     async with serving(app, port) as address:
         try:

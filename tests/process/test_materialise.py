@@ -1,4 +1,4 @@
-"""The view of a microbatched database: copies of whole objects, within the bound."""
+"""The view of a microbatched database: copies of complete objects, within the bound."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from mediator.base.lease import Lease
 from mediator.base.observation import ViewReadFinished
 from mediator.changes.feed import LeaseLost
 from mediator.coordination.connecting import Coordination
-from mediator.coordination.scripts import source_of
+from mediator.coordination.scripts import script_of
+from mediator.materialisation.maintenance import Kind
 from mediator.materialisation.state import CopyState, PartitionState, Step
-from mediator.materialisation.upkeep import Kind
 from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.service import Mediator
 from mediator.stores.port import Fragment, Mirror, Read, Record, SystemConfig
+from redis_connection.scripts import Script
 from tests.faults.conditions import eventually
 from tests.faults.redis_server import Server, running
 from tests.process.service import (
@@ -127,17 +128,17 @@ class ViewClient:
         tick = await feed.feed.tick()
 
         async def reached() -> bool:
-            marks = await feed.view_state.marks(self.database_id)
+            marks = await feed.view_state.watermarks(self.database_id)
             known = [m for marks_ in marks.until_tick.values() for m in marks_]
             return bool(known) and all(mark is not None and mark > tick for mark in known)
 
         await eventually(reached)
-        await self.service.mediator.views._works.materialisers.learn()  # type: ignore[union-attr]
+        await self.service.mediator.views._components.materialisers.read_watermarks()  # type: ignore[union-attr]
 
     async def report(self, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
         """Let a run go over the view; return what it has found of the articles."""
         views = self.service.mediator.views
-        await views.begin(self.database, kind, repair=repair)
+        await views.start_run(self.database, kind, repair=repair)
 
         async def over() -> bool:
             return bool((await views.describe(self.database))["run"]["state"] != "running")
@@ -149,8 +150,8 @@ class ViewClient:
         return found
 
     async def _is_complete(self) -> bool:
-        told = await self.service.mediator.views.describe(self.database)
-        return all(each["age_s"] is not None for each in told["classes"].values())
+        reports = await self.service.mediator.views.describe(self.database)
+        return all(each["age_s"] is not None for each in reports["classes"].values())
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +187,7 @@ def id_() -> str:
 
 
 def tried(view: ViewClient) -> ViewReadFinished:
-    """What was told last of a read that the view could have answered."""
+    """What was reports last of a read that the view could have answered."""
     return next(o for o in reversed(view.service.observed) if isinstance(o, ViewReadFinished))
 
 
@@ -206,9 +207,9 @@ async def test_whole_objects_are_read_from_the_view(view: ViewClient, id_: str) 
     assert bound == f"bound={BOUND_S:g}"
     assert 0 <= float(measured.removeprefix("measured=")) <= BOUND_S
     assert answer.headers["cache-control"] == "no-store"
-    told = tried(view)
-    assert (told.class_name, told.decision) == ("articles", "answered")
-    assert measured == f"measured={told.measured_s:.3f}"
+    reports = tried(view)
+    assert (reports.class_name, reports.decision) == ("articles", "answered")
+    assert measured == f"measured={reports.measured_s:.3f}"
     assert view.service.mediator.views.ages().keys() >= {(view.database, "articles")}
 
 
@@ -423,9 +424,9 @@ async def test_rebuilding_makes_everything_good(audited: ViewClient) -> None:
 
 async def test_one_run_goes_on_at_a_time(view: ViewClient) -> None:
     views = view.service.mediator.views
-    await views.begin(view.database, "rebuild")
+    await views.start_run(view.database, "rebuild")
     with pytest.raises(Conflict):
-        await views.begin(view.database, "verify")
+        await views.start_run(view.database, "verify")
 
     async def over() -> bool:
         return bool((await views.describe(view.database))["run"]["state"] == "done")
@@ -438,21 +439,21 @@ async def test_a_view_is_described(view: ViewClient, id_: str) -> None:
     await view.caught_up()
 
     async def is_told() -> bool:
-        told = await view.service.mediator.views.describe(view.database)
-        parts = told["classes"]["articles"]["partitions"]
+        reports = await view.service.mediator.views.describe(view.database)
+        parts = reports["classes"]["articles"]["partitions"]
         return any(part["written"] for part in parts)
 
     await eventually(is_told)
-    [told] = [
+    [reports] = [
         each
         for each in await view.service.mediator.views.overview()
         if each["database"] == view.database
     ]
-    articles = told["classes"]["articles"]
+    articles = reports["classes"]["articles"]
     assert articles["system"] == "postgres"
     assert {part["state"] for part in articles["partitions"]} == {"complete"}
     assert 0 <= articles["age_s"] < BOUND_S
-    assert all(part["rounds"] > 0 and part["error"] == "" for part in told["partitions"])
+    assert all(part["refreshes"] > 0 and part["error"] == "" for part in reports["partitions"])
 
 
 class _History:
@@ -466,14 +467,14 @@ class _History:
         self.values[id_, version] = value
         self.acknowledged.setdefault(id_, []).append((time.monotonic(), version))
 
-    def check(self, outcome: Outcome, asked_at: float) -> None:
+    def check(self, outcome: Outcome, requested_at: float) -> None:
         """Hold a view's answer against what was acknowledged."""
         assert outcome.freshness is not None
         version = outcome.versions["hits"]
         assert version is not None
         assert outcome.values is not None
         assert self.values[outcome.id, version] == outcome.values["hits"]
-        due = asked_at - outcome.freshness.measured_s
+        due = requested_at - outcome.freshness.measured_s
         acknowledged = [v for at, v in self.acknowledged[outcome.id] if at < due]
         assert version >= max(acknowledged, default=0)
 
@@ -493,12 +494,12 @@ async def test_copies_are_of_versions_that_existed_and_within_the_bound(view: Vi
         outcome = await data.write(inc(database, "articles", id_))
         counts[id_] += 1
         history.note(id_, outcome.versions["hits"] or 0, counts[id_])
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         read = await data.read(
             Get(database, "articles", chance.choice(ids)), ReadPreference("bounded")
         )
         if read.freshness is not None:
-            history.check(read, asked_at)
+            history.check(read, requested_at)
             sampled += 1
     assert sampled
     await view.caught_up()
@@ -568,7 +569,7 @@ async def test_states_move_only_for_the_holder_and_from_where_they_are(
         await state.advance(database, 0, ("l/1", "l/2"), [Step("c", None, later)], lease)
         assert await state.load(database, 0) == PartitionState("l/2", {"c": complete})
         await state.advance(database, 0, ("l/2", "l/2"), [Step("c", complete, later)], lease)
-        marks = await state.marks(database)
+        marks = await state.watermarks(database)
         assert marks.until_tick == {(database, "c"): [7, None, None, None]}
         await state.retract(database, ["c"])
         await state.advance(database, 0, ("l/2", "l/3"), [Step("c", later, complete)], lease)
@@ -604,7 +605,7 @@ async def test_operators_see_views_and_look_after_them(view: ViewClient) -> None
 async def _run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[None]:
     """Hold the lease of runs, as another replica does while a run of its own goes on."""
     assert mediator._coordination is not None
-    leases, name = mediator._coordination.leases, f"upkeep:{database_id}"
+    leases, name = mediator._coordination.leases, f"view-maintenance:{database_id}"
     assert await leases.acquire(name, "another replica", 30)
     try:
         yield
@@ -649,9 +650,9 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
     """Ages were differences of that clock: nothing was relayed, and all of it looked new."""
     shift = f"test:{unique()}"
     monkeypatch.setattr(
-        "mediator.coordination.view_state.source_of",
-        lambda name: (
-            _SHIFTED.format(shift) + source_of(name).replace("redis.call('TIME')", "time()")
+        "mediator.coordination.view_state.script_of",
+        lambda name: Script(
+            _SHIFTED.format(shift) + script_of(name).text.replace("redis.call('TIME')", "time()")
         ),
     )
     configs = (redis_config, postgresql_config, mongodb_config)
@@ -679,12 +680,12 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         await started.mediator.data.write(inc(database, "articles", "a"))
         acknowledged_at = time.monotonic()
         for _ in range(20):
-            await started.mediator.views._works.materialisers.learn()  # type: ignore[union-attr]
-            asked_at = time.monotonic()
+            await started.mediator.views._components.materialisers.read_watermarks()  # type: ignore[union-attr]
+            requested_at = time.monotonic()
             read = Get(database, "articles", "a")
             found = await started.mediator.data.read(read, ReadPreference("bounded"))
             if found.freshness is not None and (found.values or {})["hits"] == 0:
-                assert found.freshness.measured_s >= asked_at - acknowledged_at
+                assert found.freshness.measured_s >= requested_at - acknowledged_at
 
 
 async def eventual_copy(started: Service, database: str, **values: Any) -> Outcome:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from app.http.refusal import HEAD_LIMIT, Protocol
+from app.http.uvicorn_protocol import HEAD_LIMIT, Http1Protocol
 
 LOOK = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
 FIELD = b"X: " + b"x" * 1000 + b"\r\n"
@@ -56,9 +56,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 async def fed(pieces: list[bytes]) -> Line:
     """Feed a connection until it is closed."""
-    config = Config(app, log_config=None, lifespan="off", http=Protocol)
+    config = Config(app, log_config=None, lifespan="off", http=Http1Protocol)
     config.load()
-    protocol, line = Protocol(config, ServerState(), {}), Line()
+    protocol, line = Http1Protocol(config, ServerState(), {}), Line()
     protocol.connection_made(line)
     for piece in pieces:
         if not line.closed:

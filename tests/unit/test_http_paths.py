@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.api.cursors import Cursors
 from app.api.identifiers import derived_id, new_id
 from app.api.transfer.lines import Line, split_lines
-from app.http.paths import decode_segment, parse_query, whole_number
+from app.http.paths import decode_segment, parse_integer, parse_query
 from app.http.problems import HttpError
 from mediator.changes.feed import PositionGone
 
@@ -47,7 +47,7 @@ def test_a_plus_is_a_space_in_a_query() -> None:
 @pytest.mark.parametrize("text", ["", "-1", "+1", "0", "11", "1e1", " 1", "\uff11", "9" * 5000])
 def test_numbers_out_of_bounds(text: str) -> None:
     with pytest.raises(HttpError):
-        whole_number(text, "limit", least=1, most=10)
+        parse_integer(text, "limit", least=1, most=10)
 
 
 json_values = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)

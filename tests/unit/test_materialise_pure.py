@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from mediator.base.observation import Observation, ViolationDetected
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.changes.ticks import TickTimes
-from mediator.materialisation.audit import Finding, Wrong, compare
-from mediator.materialisation.condense import condense
-from mediator.materialisation.copier import join_parts
-from mediator.materialisation.lateness import Lateness
+from mediator.materialisation.audit import Discrepancy, Finding, compare
+from mediator.materialisation.compaction import compact_changes
+from mediator.materialisation.copier import join_fragments
 from mediator.materialisation.materialiser import period_s
-from mediator.materialisation.watermarks import Marks, Watermarks, place_of
+from mediator.materialisation.staleness import StalenessMonitor
+from mediator.materialisation.watermarks import Watermarks, WatermarkSnapshot, copy_key
 from mediator.model.change import Change
 from mediator.model.operations import Outcome
 from mediator.placement.decide import GroupPlacement, build_routes
@@ -71,27 +71,29 @@ def change(id_: str, kind: str = "update", version: int = 1, group: str = "main"
 
 
 def test_an_object_is_copied_once_however_often_it_changed() -> None:
-    work = condense([[change("a"), change("b")], [change("a", version=2, group="hits")]], ROUTES)
+    work = compact_changes(
+        [[change("a"), change("b")], [change("a", version=2, group="hits")]], ROUTES
+    )
     assert list(work["articles"].dirty) == ["a", "b"]
-    assert work["articles"].dead == {}
+    assert work["articles"].deleted == {}
 
 
 def test_an_object_whose_anchor_is_deleted_is_dead() -> None:
     pages = [[change("a", "delete", 7), change("b", "delete", 8, "hits")]]
-    work = condense(pages, ROUTES)["articles"]
-    assert work.dead == {"a": 7}
+    work = compact_changes(pages, ROUTES)["articles"]
+    assert work.deleted == {"a": 7}
     assert list(work.dirty) == ["b"]
 
 
 def test_an_object_that_was_created_again_is_dead_and_dirty() -> None:
     deaths = [change("a", "delete", 3), change("a", "create", 4), change("a", "delete", 9)]
-    work = condense([[*deaths, change("a", "create", 11)]], ROUTES)["articles"]
-    assert work.dead == {"a": 9}
+    work = compact_changes([[*deaths, change("a", "create", 11)]], ROUTES)["articles"]
+    assert work.deleted == {"a": 9}
     assert list(work.dirty) == ["a"]
 
 
 def test_changes_of_classes_without_a_copy_are_left_out() -> None:
-    assert condense([[change("a")]], {}) == {}
+    assert compact_changes([[change("a")]], {}) == {}
 
 
 def test_a_round_begins_four_times_within_the_bound_or_each_second() -> None:
@@ -142,7 +144,7 @@ def learnt(until: list[int | None]) -> tuple[Watermarks, Time]:
     assert ARTICLES.copy is not None
     for tick in range(10, 100, 10):
         time.at += 1
-        watermarks.learn(Marks(tick, {place_of(ARTICLES.copy): until}), time.at)
+        watermarks.update(WatermarkSnapshot(tick, {copy_key(ARTICLES.copy): until}), time.at)
     return watermarks, time
 
 
@@ -177,7 +179,7 @@ def test_a_count_that_stands_still_makes_copies_older() -> None:
     watermarks, copy = Watermarks(time), ARTICLES.copy
     assert copy is not None
     for tick in (10, 20, *[30] * 60):
-        watermarks.learn(Marks(tick, {place_of(copy): [30] * PARTITIONS}), time.at)
+        watermarks.update(WatermarkSnapshot(tick, {copy_key(copy): [30] * PARTITIONS}), time.at)
         time.at += 1
     assert watermarks.measured_s(ARTICLES) == 61.0
 
@@ -186,7 +188,7 @@ def test_of_a_count_that_was_removed_nothing_is_remembered() -> None:
     watermarks, copy = Watermarks(Time()), ARTICLES.copy
     assert copy is not None
     for tick in (1_000, 1_010, 5):
-        watermarks.learn(Marks(tick, {place_of(copy): [4] * PARTITIONS}), 100.0)
+        watermarks.update(WatermarkSnapshot(tick, {copy_key(copy): [4] * PARTITIONS}), 100.0)
     assert watermarks.measured_s(ARTICLES) is None
 
 
@@ -221,21 +223,21 @@ def record(main: int = 10, hits: int = 10, creation_version: int = 10, title: An
     [
         (record(), record(), None),
         (None, None, None),
-        (record(), None, Wrong.ABSENT),
+        (record(), None, Discrepancy.ABSENT),
         (record(creation_version=90), None, None),
         (record(creation_version=60, main=60, hits=60), record(), None),
-        (record(creation_version=20, main=20, hits=20), record(), Wrong.ABSENT),
-        (None, record(), Wrong.LEFT_OVER),
-        (record(), record(creation_version=11), Wrong.AHEAD),
-        (record(), record(main=11), Wrong.AHEAD),
-        (record(main=40), record(), Wrong.OVERDUE),
+        (record(creation_version=20, main=20, hits=20), record(), Discrepancy.ABSENT),
+        (None, record(), Discrepancy.LEFT_OVER),
+        (record(), record(creation_version=11), Discrepancy.AHEAD),
+        (record(), record(main=11), Discrepancy.AHEAD),
+        (record(main=40), record(), Discrepancy.OVERDUE),
         (record(main=60), record(), None),
-        (record(), record(title="other"), Wrong.DIFFERENT),
-        (record(title=1), record(title=True), Wrong.DIFFERENT),
+        (record(), record(title="other"), Discrepancy.DIFFERENT),
+        (record(title=1), record(title=True), Discrepancy.DIFFERENT),
         (record(main=60, title="new"), record(), None),
     ],
 )
-def test_comparing(original: Record | None, copy: Record | None, wrong: Wrong | None) -> None:
+def test_comparing(original: Record | None, copy: Record | None, wrong: Discrepancy | None) -> None:
     found = compare(ARTICLES, original, copy, due_us=50)
     assert (found.wrong if isinstance(found, Finding) else None) is wrong
 
@@ -252,18 +254,18 @@ def test_a_copy_that_is_its_original_is_never_wrong(main: int, hits: int, due_us
 def test_parts_of_another_incarnation_are_left_out() -> None:
     anchor = Record("a", 5, {"main": 6}, {"title": "t"})
     former = Record("a", 2, {"hits": 9}, {"hits": 3})
-    assert join_parts([anchor, former]) == anchor
-    assert join_parts([None, former]) is None
+    assert join_fragments([anchor, former]) == anchor
+    assert join_fragments([None, former]) is None
 
 
 class _Log:
     """Keeps violations."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, float]] = []
+        self.reports: list[tuple[str, float]] = []
 
     async def record(self, phase: str, event: ViolationDetected) -> None:
-        self.told.append((phase, event.measured))
+        self.reports.append((phase, event.measured))
 
 
 class _Leases:
@@ -279,11 +281,11 @@ async def test_a_view_that_gets_late_is_told_of_before_its_bound_breaks() -> Non
     watermarks = Watermarks(time)
     model = RoutingModel(1, {"news": database()})
     log, seen = _Log(), list[Observation]()
-    lateness = Lateness(watermarks, lambda: model, log, _Leases(), "one", seen.append, time)
+    lateness = StalenessMonitor(watermarks, lambda: model, log, _Leases(), "one", seen.append, time)
     for age in (1.0, 4.5, 4.8, 3.0, 1.0):
         _rebase(watermarks, model, time, age)
-        await lateness.watch()
-    assert log.told == [("began", 4.5), ("ended", 1.0)]
+        await lateness.check()
+    assert log.reports == [("began", 4.5), ("ended", 1.0)]
     [event] = seen
     assert isinstance(event, ViolationDetected)
     assert (event.node, event.metric, event.system) == ("articles", "staleness", "postgres")
@@ -295,8 +297,8 @@ def _rebase(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: floa
     copy = _articles(model).copy
     assert copy is not None
     time.ticks += 2
-    marks = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
-    watermarks.learn(marks, time.at - age_s)
+    marks = WatermarkSnapshot(time.ticks, {copy_key(copy): [time.ticks + 1] * PARTITIONS})
+    watermarks.update(marks, time.at - age_s)
 
 
 def _articles(model: RoutingModel) -> ClassRoute:

@@ -1,4 +1,4 @@
-"""Views: how old their copies are, how they are kept up; verifying and rebuilding them."""
+"""Materialised views: description, verification and rebuilding."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from app.admin.api.responses import DatabaseName
 from mediator.base.errors import Conflict
-from mediator.materialisation.service import MaterialiseService
+from mediator.materialisation.service import ViewService
 
 __all__ = ["router"]
 
 router = APIRouter()
 
 
-def _views(request: Request) -> MaterialiseService:
-    service: MaterialiseService | None = request.app.state.views
+def _views(request: Request) -> ViewService:
+    service: ViewService | None = request.app.state.views
     if service is None:
         raise Conflict("This process keeps no views.")
     return service
 
 
-Views = Annotated[MaterialiseService, Depends(_views)]
+Views = Annotated[ViewService, Depends(_views)]
 Repair = Annotated[bool, Query(description="Make good what is wrong.")]
 
 
@@ -42,14 +42,14 @@ async def get_view(views: Views, database: DatabaseName) -> dict[str, Any]:
 async def verify_view(
     views: Views, database: DatabaseName, repair: Repair = False
 ) -> dict[str, Any]:
-    """Begin to compare a view with its systems; refused (409) while a run goes on."""
-    return await views.begin(database, "verify", repair=repair)
+    """Start to compare a view with its systems; refused (409) while a run goes on."""
+    return await views.start_run(database, "verify", repair=repair)
 
 
 @router.post("/views/{database}/rebuild", status_code=202)
 async def rebuild_view(views: Views, database: DatabaseName) -> dict[str, Any]:
-    """Begin to copy everything anew; refused (409) while a run goes on.
+    """Start to rebuild a view; refused (409) while a run goes on.
 
     Until it is done reads go to the systems themselves.
     """
-    return await views.begin(database, "rebuild")
+    return await views.start_run(database, "rebuild")

@@ -18,7 +18,7 @@ from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, asks_for
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from mediator.base.errors import Conflict, ResultGone, Unavailable
 from mediator.catalogue.runs import StoredRun
 from spark_jobs.runner.results import ResultFiles
@@ -69,7 +69,7 @@ class RunResults:
         file, row = 0, 0
         if "after" in parameters:
             file, row = self._cursors.open(bound, run.database_id, parameters["after"])
-        limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=self._most)
+        limit = parse_integer(parameters.get("limit", "100"), "limit", least=1, most=self._most)
         try:
             rows, position = await asyncio.to_thread(files.page, (file, row), limit)
         except FileNotFoundError:

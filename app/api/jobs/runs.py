@@ -22,7 +22,7 @@ from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, asks_for
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.security.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
@@ -116,7 +116,7 @@ class Jobs:
         forbid_body(routed.request)
         database_id = (await self._directory.database(routed.database)).id
         parameters = parse_query(routed.request.query, _PAGE)
-        limit = whole_number(parameters.get("limit", "20"), "limit", least=1, most=_MOST)
+        limit = parse_integer(parameters.get("limit", "20"), "limit", least=1, most=_MOST)
         before = None
         if "after" in parameters:
             (before,) = self._cursors.open(_bound(routed), database_id, parameters["after"])

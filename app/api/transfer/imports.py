@@ -20,12 +20,12 @@ from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, submit_all
 from app.api.transfer.lines import Line, split_lines
-from app.api.writes import Target, build_put
+from app.api.writes import WriteTarget, build_put
 from app.http.idempotency import Identity, OperationIds, fingerprint_of
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, bounded, stream_body, too_large
 from app.http.negotiation import NDJSON
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.http.problems import HttpError, problem_of
 from mediator.access.metering import refusal
 from mediator.base.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
@@ -72,7 +72,7 @@ class Imports:
     async def post(self, routed: RoutedRequest) -> Response:
         """Put every line; a system that stops answering ends it with what is done so far."""
         routed.media_type(NDJSON, "application/ndjson")
-        skip = whole_number(
+        skip = parse_integer(
             parse_query(routed.request.query, _SKIP).get("skip", "0"), "skip", least=0
         )
         identity = routed.identity(self._ids)
@@ -138,8 +138,10 @@ class Imports:
         document = require_object(parse_json(line.text))
         id_ = given_id(document) or object_id(identity, resource.name, line.number)
         operation = identity.operation(resource.name, id_, line.number)
-        print_ = None if identity.key is None else fingerprint_of(line.text)
-        target = Target(resource, resource.whole, id_, operation, ANYTHING, print_)
+        fingerprint = None if identity.key is None else fingerprint_of(line.text)
+        target = WriteTarget(
+            resource, resource.full_selection, id_, operation, ANYTHING, fingerprint
+        )
         target.owner = routed.owner
         return build_put(target, document)
 

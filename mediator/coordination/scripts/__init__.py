@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Final
 
-__all__ = ["MARKS_KEPT_S", "RETIRED_KEPT_S", "TICKS", "source_of"]
+from redis_connection.scripts import Script, lua_text
+
+__all__ = ["MARKS_KEPT_S", "RETIRED_KEPT_S", "TICKS", "script_of"]
 
 TICKS: Final = "portolan:feed:ticks"
 """The key of the count that all feeds of an installation are told by."""
@@ -20,10 +21,8 @@ RETIRED_KEPT_S: Final = 86_400
 """Seconds for which it is known at least what a replica had brought when it was retired."""
 
 
-def source_of(name: str) -> str:
-    """Return the text of a script, with what all of them begin with."""
-    folder = files(__name__)
-    common, own = ((folder / f"{n}.lua").read_text("utf-8") for n in ("incarnate", name))
+def script_of(name: str) -> Script:
+    """Return a script, with what all of them begin with."""
     numbers = f"{MARKS_KEPT_S}, {RETIRED_KEPT_S}, {SKIPPED}"
-    kept = f"local MARKS_KEPT_S, RETIRED_KEPT_S, SKIPPED = {numbers}"
-    return f"{kept}\n{common}\n{own}"
+    constants = f"local MARKS_KEPT_S, RETIRED_KEPT_S, SKIPPED = {numbers}"
+    return Script("\n".join((constants, lua_text(__name__, "common"), lua_text(__name__, name))))

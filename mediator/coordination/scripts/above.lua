@@ -6,7 +6,7 @@
 
 local who = ARGV[2]
 if who ~= '' and lacks(who, ARGV[3]) then return { -2, 0 } end
-incarnate(ARGV[1])
+begin_generation(ARGV[1])
 local period = math.floor(redis.call('TIME')[1] / MARKS_KEPT_S)
 local marks = base .. 'marks'
 local older = { marks, marks .. ':' .. period, marks .. ':' .. (period - 1) }

@@ -46,7 +46,7 @@ while at <= #ARGV do
   at = past
 end
 
-incarnate(ARGV[1])
+begin_generation(ARGV[1])
 local appended = 0
 for _, log in ipairs(logs) do
   for row = log.rows, log.past - 1, 4 do appended = appended + append(row, log.cursor) end

@@ -3,6 +3,6 @@
 -- Answers 1; -2: went back.
 
 if lacks(ARGV[2], ARGV[4]) then return -2 end
-incarnate(ARGV[1])
+begin_generation(ARGV[1])
 redis.call('HSET', base .. 'until', ARGV[2], ARGV[3])
 return 1

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
-from types import TracebackType
 
-from mediator.base.clock import Clock, SystemClock
 from mediator.base.offload import offload
 from mediator.model.filters import Filter
 from mediator.model.operators import Operator
@@ -34,20 +31,29 @@ from mediator.stores.port import (
     Write,
     WriteResult,
 )
-from mediator.stores.redis.answers import recalled
-from mediator.stores.redis.arguments import supports
-from mediator.stores.redis.changelog import StreamLogs
-from mediator.stores.redis.commands import command
-from mediator.stores.redis.facts import DURABILITY, facts_of, refuse_unfit, settings_of
-from mediator.stores.redis.gathering import Gathering
-from mediator.stores.redis.intents import marking_runs
-from mediator.stores.redis.keeping import drop_class, fill_indexes
-from mediator.stores.redis.line import Line
-from mediator.stores.redis.lua import SOURCES
-from mediator.stores.redis.paging import Listing, listing
-from mediator.stores.redis.plan import Plans, are_large, records_of
-from mediator.stores.redis.runs import Run, runs_of
-from mediator.stores.redis.searches import Search, choose
+from mediator.stores.redis import fencing
+from mediator.stores.redis.admin import (
+    ask_for_durability,
+    drop_class,
+    facts_of,
+    fill_indexes,
+    refuse_unfit,
+    settings_of,
+)
+from mediator.stores.redis.client import CommandClient
+from mediator.stores.redis.errors import refuse_unstorable
+from mediator.stores.redis.layout import Layouts
+from mediator.stores.redis.outbox import StreamLogs
+from mediator.stores.redis.read import are_large, read_command, records_of
+from mediator.stores.redis.scripts import ALL
+from mediator.stores.redis.search.listing import Listing, listing
+from mediator.stores.redis.search.search import Search, choose
+from mediator.stores.redis.transactions import change_intents
+from mediator.stores.redis.write.arguments import supports
+from mediator.stores.redis.write.batches import Batch, batches_of
+from mediator.stores.redis.write.coalescer import Coalescer
+from mediator.stores.redis.write.results import recall_commands, recalled
+from redis_connection.commands import command
 
 __all__ = ["RedisStore"]
 
@@ -57,46 +63,43 @@ class RedisStore:
 
     Args:
         config: How to reach it.
-        clock: Tells the time of calls.
     """
 
-    def __init__(self, config: SystemConfig, clock: Clock | None = None) -> None:
+    def __init__(self, config: SystemConfig) -> None:
         self.config = config
-        clock = clock or SystemClock()
-        # Long answers (listings, drops) must not hold up short ones.
-        self._line = Line(config, clock, SOURCES)
-        self._bulk_line = Line(config, clock, SOURCES) if config.pool_size > 1 else self._line
-        self._plans = Plans(config)
-        self._under_way = 0
-        self._logs = StreamLogs(config, self._bulk_line)
-        self._gathering = Gathering(self._plans, self._line, config.name)
+        # Long replies (listings, drops) must not hold up short ones.
+        self._client = CommandClient(config, ALL)
+        self._bulk_client = CommandClient(config, ALL) if config.pool_size > 1 else self._client
+        self._layouts = Layouts(config)
+        self._writes_under_way = 0
+        self._logs = StreamLogs(config, self._bulk_client)
+        self._coalescer = Coalescer(self._layouts, self._client, config.name)
 
     async def open(self) -> None:
         """Connect, check that the server is fit, and ask it for the durability wanted."""
-        self._line.open()
-        self._bulk_line.open()
-        refuse_unfit(await self._settings())
-        loads = [command("SCRIPT", "LOAD", text) for text in SOURCES]
-        await self._line.ask(loads, writes=True)
-        await self._ask_for_durability()
+        self._client.open()
+        self._bulk_client.open()
+        refuse_unfit(await settings_of(self._client))
+        await self._client.execute([script.load for script in ALL], writes=True)
+        await ask_for_durability(self._client, self.config.durability)
 
     async def close(self) -> None:
         """Release the connections."""
-        await self._line.close()
-        await self._bulk_line.close()
+        await self._client.close()
+        await self._bulk_client.close()
 
     async def ping(self) -> None:
         """Return if the server answers."""
-        await self._line.ask([command("PING")])
+        await self._client.execute([command("PING")])
 
     async def time_us(self) -> int:
         """Return what the server's clock shows."""
-        ((seconds, microseconds),) = await self._line.ask([command("TIME")])
+        ((seconds, microseconds),) = await self._client.execute([command("TIME")])
         return int(seconds) * 1_000_000 + int(microseconds)
 
     async def facts(self) -> ServerFacts:
-        """Observe version, append-only file and replicas; CONFIG may be forbidden."""
-        return facts_of(await self._settings())
+        """Observe version, append-only file and replicas."""
+        return facts_of(await settings_of(self._client))
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         """Whether the scripts apply the operator exactly: no arithmetic on decimals."""
@@ -104,92 +107,73 @@ class RedisStore:
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - which indexes are filled is known in the store
         """Fill new indexes and remove those that are no more."""
-        await fill_indexes(self._bulk_line, self._plans.of(fragment))
+        await fill_indexes(self._bulk_client, self._layouts.of(fragment))
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the class: records, tombstones, indexes, remembered operations."""
-        await drop_class(self._bulk_line, self._plans.of(fragment))
+        await drop_class(self._bulk_client, self._layouts.of(fragment))
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records in one round trip."""
         if not calls:
             return []
-        plans = [self._plans.of(call.fragment) for call in calls]
-        with _packing:
-            commands = [plan.query(call) for plan, call in zip(plans, calls, strict=True)]
-        replies = await self._line.ask(commands)
-        return await offload(are_large(replies), records_of, plans, calls, replies)
+        layouts = [self._layouts.of(call.fragment) for call in calls]
+        with refuse_unstorable:
+            commands = list(map(read_command, layouts, calls))
+        replies = await self._client.execute(commands)
+        return await offload(are_large(replies), records_of, layouts, calls, replies)
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        """Apply writes in one round trip; a script does those of one form and partition.
+        """Apply writes in one round trip, batch by batch.
 
-        A single write goes at once while nothing else is under way; otherwise it is gathered with
-        the others of its turn of the event loop.
+        A single write goes at once while no other is under way; otherwise it is coalesced with the
+        others of its tick of the event loop.
         """
         if not calls:
             return []
-        if len(calls) == 1 and self._under_way:
-            with _packing:
-                result = self._gathering.join(calls[0], token)
-            return [await result]
+        if len(calls) == 1 and self._writes_under_way:
+            return [await self._coalescer.add(calls[0], token)]
+        with refuse_unstorable:
+            batches = batches_of(self._layouts, calls, token)
+            commands = list(map(Batch.command, batches))
+        self._writes_under_way += 1
         try:
-            runs = runs_of(self._plans, calls, token)
-            commands = list(map(Run.command, runs))
-        except _UNFIT as error:
-            raise _unfit(error) from None
-        self._under_way += 1
-        try:
-            replies = await self._line.ask(commands, writes=True)
+            replies = await self._client.execute(commands, writes=True)
         finally:
-            self._under_way -= 1
-        if len(runs) == 1:
-            return runs[0].results(replies[0])
+            self._writes_under_way -= 1
+        if len(batches) == 1:
+            return batches[0].results(replies[0])
         results: dict[int, WriteResult] = {}
-        for run, reply in zip(runs, replies, strict=True):
-            results.update(zip(run.positions, run.results(reply), strict=True))
+        for batch, reply in zip(batches, replies, strict=True):
+            results.update(zip(batch.positions, batch.results(reply), strict=True))
         return [results[position] for position in range(len(calls))]
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
-        plan = self._plans.of(fragment)
-        with _packing:
-            commands = [plan.fence(id_, token)]
-        [versions] = await self._line.ask(commands, writes=True)
-        return plan.versions(versions)
+        return await fencing.fence(self._client, self._layouts.of(fragment), id_, token)
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        return await self._intent(keys, "lock", intent)
+        return await change_intents(self._client, self._layouts, keys, "lock", intent)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
-        await self._intent(keys, "join" if joint else "unlock", intent)
+        action = "join" if joint else "unlock"
+        await change_intents(self._client, self._layouts, keys, action, intent)
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Tell what stands of records."""
-        return await self._intent(keys, "look", "")
-
-    async def _intent(self, keys: Sequence[RecordKey], what: str, intent: str) -> list[RecordState]:
-        if not keys:
-            return []
-        runs = marking_runs(self._plans, keys)
-        with _packing:
-            commands = [run.command(what, intent) for run in runs]
-        replies = await self._line.ask(commands, writes=what != "look")
-        found: dict[RecordKey, RecordState] = {}
-        for run, reply in zip(runs, replies, strict=True):
-            found.update(run.standings(reply))
-        return [found[key] for key in keys]
+        return await change_intents(self._client, self._layouts, keys, "look", "")
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
         """Return what is remembered of an operation, unless its class was dropped since."""
-        plan = self._plans.of(fragment)
-        with _packing:
-            commands = plan.recollection(id_, operation)
-        flat, generation = await self._line.ask(commands)
-        return recalled(plan, flat, generation) if flat else None
+        layout = self._layouts.of(fragment)
+        with refuse_unstorable:
+            commands = recall_commands(layout, id_, operation)
+        flat, generation = await self._client.execute(commands)
+        return recalled(layout, flat, generation) if flat else None
 
     async def scan(
         self,
@@ -200,13 +184,17 @@ class RedisStore:
     ) -> list[Record]:
         """Read records in the order of their ids."""
         seen = None if after is None else (MISSING, after)
-        plan = self._plans.of(fragment)
-        return await self._listed(listing(plan, None, fields, descending=False, after=seen), limit)
+        layout = self._layouts.of(fragment)
+        return await self._listed(
+            listing(layout, None, fields, descending=False, after=seen), limit
+        )
 
     async def count(self, fragment: Fragment) -> int:
         """Count the objects of the class."""
-        prefixes = self._plans.of(fragment).prefixes
-        counts = await self._line.ask([command("ZCARD", f"{prefix}ids") for prefix in prefixes])
+        prefixes = self._layouts.of(fragment).prefixes
+        counts = await self._client.execute(
+            [command("ZCARD", f"{prefix}ids") for prefix in prefixes]
+        )
         return sum(counts)
 
     async def ordered(
@@ -220,25 +208,25 @@ class RedisStore:
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
         """Read records in the order of an indexed field."""
-        plan = self._plans.of(fragment)
-        if field_name not in plan.indexed:
+        layout = self._layouts.of(fragment)
+        if field_name not in layout.indexed:
             raise StoreRefused(f"{field_name} has no index")
-        wanted = listing(plan, field_name, fields, descending=descending, after=after)
-        return await self._listed(wanted, limit)
+        page = listing(layout, field_name, fields, descending=descending, after=after)
+        return await self._listed(page, limit)
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
         """Say which conditions on ids or on one index a search would use."""
-        return choose(self._plans.of(fragment), filter_, order).pushdown
+        return choose(self._layouts.of(fragment), filter_, order).pushdown
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records."""
-        search = Search(self._plans.of(find.fragment), find)
+        search = Search(self._layouts.of(find.fragment), find)
         try:
             async with asyncio.timeout(find.deadline_s):
-                with _packing:
-                    return await search.page(self._bulk_line)
+                with refuse_unstorable:
+                    return await search.page(self._bulk_client)
         except TimeoutError:
             raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
 
@@ -260,50 +248,10 @@ class RedisStore:
         """Remove changes up to a position, but none younger than `keep_s`; return how many."""
         return await self._logs.trim(log, upto, keep_s)
 
-    async def _listed(self, wanted: Listing, limit: int) -> list[Record]:
+    async def _listed(self, page: Listing, limit: int) -> list[Record]:
         try:
             async with asyncio.timeout(self.config.deadline_s):
-                with _packing:
-                    return (await wanted.read(self._bulk_line, None, limit))[0]
+                with refuse_unstorable:
+                    return (await page.read(self._bulk_client, None, limit))[0]
         except TimeoutError:
             raise StoreTimeout(f"{self.config.name} did not list records in time") from None
-
-    async def _settings(self) -> dict[str, str]:
-        (info,) = await self._line.ask([command("INFO")])
-        wanted = command("CONFIG", "GET", "append*")
-        try:
-            (config,) = await self._line.ask([wanted])
-        except StoreRefused:
-            config = None
-        return settings_of(info, config)
-
-    async def _ask_for_durability(self) -> None:
-        wanted = DURABILITY.get(self.config.durability or "")
-        if wanted is None:
-            return
-        with suppress(StoreRefused):
-            await self._line.ask([command("CONFIG", "SET", "appendfsync", wanted)], writes=True)
-
-
-def _unfit(error: BaseException) -> StoreRefused:
-    return StoreRefused(f"a value cannot be stored: {type(error).__name__}")
-
-
-class _Packing:
-    """Turns values that have no text (surrogates, integers beyond JSON's) into a refusal."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, _UNFIT):
-            raise _unfit(error) from None
-
-
-_UNFIT = (TypeError, ValueError, OverflowError)
-# One for all calls: a context manager made by contextlib costs as much as packing a write.
-_packing = _Packing()

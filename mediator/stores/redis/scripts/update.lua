@@ -1,147 +1,151 @@
--- Applies updates of one form to records of one partition: fields that are set to scalars, and
--- integers that are added to. write.lua can do all this and much else, and takes five times as long.
+-- The fast path of updates: sets fields to scalars and adds to integers, by one prepared update for
+-- many records of a partition. All other writes go to write.lua, which takes five times as long.
+-- It makes no function, because Redis makes all functions of a script anew in every call, and that
+-- takes as long as a row. A module is made where a value needs it.
 -- KEYS: class prefix, outbox stream.
--- ARGV: length of the outbox, groups, changes, groups written, fields returned, words that head a
---   row; then
---   [name of each version], for each change its field, group and code,
---   for each group written its position and what the outbox says of it, [positions returned];
---   then rows: id, operation, token (if the head has three words), argument of each change.
--- Answers flat, for each row: status, creation version, versions of all groups, fields returned. A row that is
--- refused has the field instead of the creation version and the reason instead of the first version; one that
--- is locked has the intent instead of the creation version.
+-- ARGV: length of the outbox; number of groups, of changes, of groups written and of fields
+--   returned; arguments at the head of a row (2, or 3 with a token); then
+--   names in the hash: '!b', the version of each group, the field of each change, '!m';
+--   columns of the changes: code ('=' or 'inc'), position of the group's version among the names,
+--     name of the image before and of the image after in the outbox;
+--   columns of the groups written: position among the names, what the outbox says of it;
+--   positions of the changes that are returned;
+--   rows: id, operation, token (if any), argument of each change.
+-- Answers flat, for each row: status, creation version, versions of all groups, fields returned. A
+--   row that is refused has the field instead of the creation version and the reason after it; one
+--   that is locked has the intent instead of the creation version.
+
+if redis.replicate_commands then redis.replicate_commands() end
 
 local APPLIED, MISSING, REFUSED, FENCED, LOCKED = 1, 5, 7, 8, 9
-local SAFE_DIGITS, COLON, MINUS = 15, 58, 45 -- digits and the minus sign are below the colon
-local call, format, byte, char, floor = redis.call, string.format, string.byte, string.char, math.floor
+local SAFE_DIGITS = 15 -- doubles are exact up to here
+local MINUS, COLON = 45, 58 -- digits lie between them; letters, which tag other types, are above
+local call, byte, char, format = redis.call, string.byte, string.char, string.format
 local argv, outbox = ARGV, KEYS[2]
-local most, first, returned = argv[1], 1 + argv[2], tonumber(argv[5])
-local fencing = argv[6] == '3' and call('EXISTS', prefix .. 'fences') == 1
+
+local first, changes, written = 1 + argv[2], argv[3] + 0, argv[4] + 0
+local returned, head = argv[5] + 0, argv[6] + 0
+-- Where each list of the shape stands: its first item follows this index.
+local fields = 6 + first
+local last_name = fields + changes + 1
+local codes, groups = last_name, last_name + changes
+local before_names, after_names = groups + changes, groups + 2 * changes
+local positions = after_names + changes
+local whats, returns = positions + written, positions + 2 * written
+local rows = returns + returned
+
+-- Numbers in text are compared and used as indices by every row.
+for i = groups + 1, groups + changes do argv[i] = argv[i] + 0 end
+for w = positions + 1, positions + written do argv[w] = argv[w] + 0 end
+
+local fenced = head == 3 and call('EXISTS', prefix .. 'fences') == 1
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local now_text = format('%.0f', now)
 
--- Adds integers that are given as text; answers nothing beyond the range.
-local function sum_of(stored, text)
-  if stored and #stored <= SAFE_DIGITS and #text <= SAFE_DIGITS
-    and byte(stored) < COLON and byte(text) < COLON then
-    return format('%.0f', stored + text)
-  end
-  return int64().add(stored and stored ~= 'n' and stored or '0', text)
-end
+-- Tables are made once, as long as one change needs, and overwritten by every row.
+local answers, n, indexes = {}, 0, {}
+local entry = { 'MAXLEN', '~', argv[1], '*', 'what', '', 'object', '', 'operation', '',
+  'version', '', '', '', '', '' }
+local entry_from = 1 -- the outbox is trimmed by the first entry of a call, not by each
+-- What HSET takes: names and texts of the versions written, then of the fields.
+local assignments, texts = { '', '', '', '' }, 2 * written
+for w = 1, written do assignments[2 * w - 1] = argv[6 + argv[positions + w]] end
+for i = 1, changes do assignments[texts + 2 * i - 1] = argv[fields + i] end
 
-local function member_of(text, id)
-  if text and #text <= SAFE_DIGITS and byte(text) < COLON and byte(text) ~= MINUS then
-    return '\2' .. char(128 + #text) .. text .. id .. '\0' .. char(floor(#id / 256), #id % 256)
-  end
-  return sortable().member_of(text or nil, id)
-end
-
-local function index_of(name)
-  return call('SISMEMBER', prefix .. 'indexed', name) == 1 and prefix .. 'i.' .. name
-end
-
-local function reindex(index, id, before, after)
-  if before ~= after then
-    call('ZREM', index, member_of(before, id))
-    call('ZADD', index, 0, member_of(after, id))
-  end
-end
-
-local changes, written, head = tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[6])
-
--- Tables are made once and overwritten by every row.
-local names, counts, indexes, group_of, before_of, after_of = { '!b' }, {}, {}, {}, {}, {}
-local positions, told, shown, after, fields = {}, {}, {}, {}, {}
-local entry = { 'what', '', 'object', '', 'operation', '', 'version', '' }
-local cursor = 6
-for i = 2, first do
-  cursor = cursor + 1
-  names[i] = argv[cursor]
-end
-for i = 1, changes do
-  local name = argv[cursor + 1]
-  names[first + i] = name
-  group_of[i], counts[i] = tonumber(argv[cursor + 2]), argv[cursor + 3] == 'inc'
-  indexes[i] = index_of(name)
-  before_of[i], after_of[i] = '-' .. name, '+' .. name
-  fields[2 * (written + i) - 1] = name
-  cursor = cursor + 3
-end
-names[first + changes + 1] = '!m'
-for i = 1, written do
-  positions[i], told[i] = tonumber(argv[cursor + 1]), argv[cursor + 2]
-  fields[2 * i - 1] = names[positions[i]]
-  cursor = cursor + 2
-end
-for i = 1, returned do shown[i] = tonumber(argv[cursor + i]) end
-cursor = cursor + returned
-
-local width = first + 1 + returned
-
--- Answers a row that is not applied.
-local function rejected(status, name, reason)
-  answers[n + 1], answers[n + 2], answers[n + 3] = status, name or false, reason or false
-  for i = 4, width do answers[n + i] = false end
-end
-
--- Computes the texts after an update; answers false, having rejected the row, if it has none.
-local function computed(held, at)
-  for i = 1, changes do
-    local text, stored = argv[at + head - 1 + i], held[first + i]
-    if not counts[i] then
-      after[i] = text
-    else
-      after[i] = sum_of(stored, text)
-      if not after[i] then return rejected(REFUSED, names[first + i], 'overflow') end
-    end
-    fields[2 * (written + i)] = after[i]
-  end
-  return true
-end
-
-for at = next_row or cursor + 1, #argv, head + changes do
-  local id = argv[at]
+for at = rows + 1, #argv, head + changes do
+  local id, arguments = argv[at], at + head - 1
   local key = prefix .. 'r:' .. id
-  local held = call('HMGET', key, unpack(names))
-  if fencing and call('ZSCORE', prefix .. 'fences', #id .. ':' .. id .. argv[at + 2]) then
-    rejected(FENCED)
-  elseif held[first + changes + 1] then
-    rejected(LOCKED, held[first + changes + 1])
+  local held = call('HMGET', key, unpack(argv, 7, last_name))
+  local intent = held[first + changes + 1]
+  local status, subject, reason = APPLIED, false, false
+
+  if fenced and call('ZSCORE', prefix .. 'fences', #id .. ':' .. id .. argv[at + 2]) then
+    status = FENCED
+  elseif intent then
+    status, subject = LOCKED, intent
   elseif not held[1] then
-    rejected(MISSING)
-  elseif computed(held, at) then
-    entry[4], entry[6] = id, argv[at + 1]
-    for w = 1, written do
-      local version = (held[positions[w]] or 0) + 1
-      local text = version > now and format('%.0f', version) or now_text
-      held[positions[w]], fields[2 * w] = text, text
-    end
-    call('HSET', key, unpack(fields))
+    status = MISSING
+  else
+    -- Whatever may refuse the row comes before its first effect: Lua does not roll back.
     for i = 1, changes do
-      if indexes[i] then reindex(indexes[i], id, held[first + i], after[i]) end
-    end
-    for w = 1, written do
-      local position, size = positions[w], 8
-      local version = held[position]
-      entry[2], entry[8] = told[w], version
-      if version ~= now_text then
-        entry[9], entry[10], size = 'time', now_text, 10
-      end
-      for i = 1, changes do
-        if group_of[i] == position then
-          local before = held[first + i]
-          if before then
-            entry[size + 1], entry[size + 2], size = before_of[i], before, size + 2
-          end
-          entry[size + 1], entry[size + 2], size = after_of[i], after[i], size + 2
+      local stored, text = held[first + i], argv[arguments + i]
+      if argv[codes + i] == 'inc' then
+        if stored and #stored <= SAFE_DIGITS and #text <= SAFE_DIGITS
+          and byte(stored) < COLON and byte(text) < COLON then
+          text = format('%.0f', stored + text)
+        else
+          text = int64().add(stored and stored ~= 'n' and stored or '0', text)
+        end
+        if not text then
+          status, subject, reason = REFUSED, argv[fields + i], 'overflow'
+          break
         end
       end
-      call('XADD', outbox, 'MAXLEN', '~', most, '*', unpack(entry, 1, size))
+      assignments[texts + 2 * i] = text
     end
-    answers[n + 1] = APPLIED
-    for i = 1, first do answers[n + 1 + i] = held[i] end
-    for i = 1, returned do answers[n + 1 + first + i] = after[shown[i]] end
   end
-  n = n + width
+
+  answers[n + 1] = status
+  if status ~= APPLIED then
+    answers[n + 2], answers[n + 3] = subject, reason
+    for i = 4, 1 + first + returned do answers[n + i] = false end
+  else
+    entry[8], entry[10] = id, argv[at + 1]
+    for w = 1, written do
+      local position, size = argv[positions + w], 12
+      local version = (held[position] or 0) + 1
+      local text = now_text
+      if version > now then -- the clock was set back: the entry needs a time beside its version
+        text = format('%.0f', version)
+        entry[13], entry[14], size = 'time', now_text, 14
+      end
+      held[position], assignments[2 * w] = text, text
+      entry[6], entry[12] = argv[whats + w], text
+      for i = 1, changes do
+        if argv[groups + i] == position then
+          local old = held[first + i]
+          if old then
+            entry[size + 1], entry[size + 2], size = argv[before_names + i], old, size + 2
+          end
+          entry[size + 1], entry[size + 2] = argv[after_names + i], assignments[texts + 2 * i]
+          size = size + 2
+        end
+      end
+      call('XADD', outbox, unpack(entry, entry_from, size))
+      entry_from = 4
+    end
+    call('HSET', key, unpack(assignments))
+
+    for i = 1, changes do
+      local old, new = held[first + i], assignments[texts + 2 * i]
+      if old ~= new then
+        local index = indexes[i]
+        if index == nil then
+          local name = argv[fields + i]
+          index = call('SISMEMBER', prefix .. 'indexed', name) == 1 and prefix .. 'i.' .. name
+          indexes[i] = index
+        end
+        if index then
+          -- Members of short natural numbers are written here; see sortable.lua.
+          local tail = id .. '\0' .. char(#id / 256, #id % 256)
+          local digit = old and #old <= SAFE_DIGITS and byte(old) or 0
+          local member = digit > MINUS and digit < COLON
+            and '\2' .. char(128 + #old) .. old .. tail
+            or sortable().member_of(old or nil, id)
+          call('ZREM', index, member)
+          digit = #new <= SAFE_DIGITS and byte(new) or 0
+          member = digit > MINUS and digit < COLON
+            and '\2' .. char(128 + #new) .. new .. tail
+            or sortable().member_of(new, id)
+          call('ZADD', index, 0, member)
+        end
+      end
+    end
+
+    for i = 1, first do answers[n + 1 + i] = held[i] end
+    for i = 1, returned do answers[n + 1 + first + i] = assignments[texts + 2 * argv[returns + i]] end
+  end
+  n = n + 1 + first + returned
 end
 return answers

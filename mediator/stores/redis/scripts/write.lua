@@ -246,7 +246,7 @@ end
 -- An entry of the outbox: what (database/class/group/kind), object, operation, version, time (unless
 -- it is the version), absent (if an object was replaced that was not there), and -field and +field:
 -- the texts before and after, of those that are there.
-local function announce(shape, row, held, before, after, created)
+local function add_to_outbox(shape, row, held, before, after, created)
   for _, position in ipairs(shape.written) do
     local version = held[position]
     local what = argv[1] .. '/' .. shape.group_at[position] .. '/' .. shape.kind
@@ -287,7 +287,7 @@ local function apply(shape, row, held, after)
   if shape.has_collections or row.all then alter_collections(shape, row, held) end
   local born = put(shape, row, held, after)
   if next(indexed) then reindex(shape, row, held, after) end
-  announce(shape, row, held, before, images(shape, row, after, 0), created)
+  add_to_outbox(shape, row, held, before, images(shape, row, after, 0), created)
   local versions, values = versions_of(shape, held), returned(shape, row)
   if shape.remembers then
     memory().remember(row, created, born, shape.names, versions, values, argv[3])

@@ -1,0 +1,306 @@
+"""HTTP/1 connections on uvicorn's protocol: bounds, refusals as problems, answers in one write.
+
+Everything that uses names which uvicorn does not document is here: pyproject.toml pins its version,
+and tests/unit/test_http_uvicorn.py names what must exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+from weakref import ref
+
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from app.http.browser import send_problem
+from app.http.connections import BODY_PROGRESS, Awaited, Connections, PortLimits, Wait
+from app.http.heads import check_head
+from app.http.message import DIRECT_EXTENSION, new_request_id
+from app.http.problems import (
+    HEAD_TOO_LARGE,
+    INVALID,
+    PROBLEM_JSON,
+    REQUEST_TIMEOUT,
+    TOO_MANY_CONNECTIONS,
+    HttpError,
+    problem_of,
+)
+
+__all__ = ["HEAD_LIMIT", "PIPELINED_LIMIT", "Http1Protocol", "protocol_of"]
+
+HEAD_LIMIT: Final = 128 * 2**10
+"""Bytes that a head may go on for, after the piece of the connection in which it began. It bounds
+what is between the pieces of a body, too: sizes of chunks, their extensions, and trailers."""
+
+PIPELINED_LIMIT: Final = 100
+"""Requests that wait in a connection for the answer to the one before them."""
+
+_LINE: Final = b"%b: %b\r\n".__mod__
+_JOINED_BODY: Final = 2**14
+"""Bytes of a body up to which it is joined to the head: a system call costs more than that."""
+
+_IDLE: Final = "idle"
+_HEAD: Final = "head"
+_BODY: Final = "body"
+
+_log = logging.getLogger("portolan.connections")
+
+
+class Http1Protocol(HttpToolsProtocol):
+    """uvicorn's protocol, with an end to everything, and problems (RFC 9457) as its refusals.
+
+    Attributes:
+        port: The connections of the port, one of which this is.
+    """
+
+    port = Connections(PortLimits())
+    _phase = _IDLE
+    _reading_ended = False
+    """Whether nothing more is read."""
+    _received = 0
+    _progress = 0
+    """What of `_received` had come at the last beginning of a head, or piece of a body."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take in a connection, unless there are too many."""
+        super().connection_made(transport)
+        if not self.port.admit(self, self.client[0] if self.client else ""):
+            headers = [("Retry-After", "1")]
+            detail = "There are too many connections: close some, or try again later."
+            self._refuse(HttpError(TOO_MANY_CONNECTIONS, detail, headers=headers))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection."""
+        self.port.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; there is an end to what is no body."""
+        if self._reading_ended:
+            return
+        self._received += len(data)
+        super().data_received(data)
+        if self._received - self._progress > HEAD_LIMIT and not self._reading_ended:
+            detail = f"There are more than {HEAD_LIMIT} bytes that are no body: send fewer fields."
+            self._refuse(HttpError(HEAD_TOO_LARGE, detail))
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        self._phase, self._progress = _HEAD, self._received
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """End a head, which must be good: what follows is a body, which has a limit of its own."""
+        if len(self.pipeline) >= PIPELINED_LIMIT:
+            self._stop(HttpError(INVALID, "Too many requests wait in the connection."))
+        parser = self.parser
+        switches = parser.should_upgrade()
+        try:
+            check_head(parser.get_http_version(), self.url, self.headers, switches=switches)
+        except HttpError as error:
+            self._stop(error)
+        super().on_headers_complete()
+        self._phase = _BODY
+        self.scope["extensions"] = DirectExchange(self.cycle).extension()
+        # Trailers are fields that nobody has checked (RFC 9110, section 6.5.1).
+        self.headers = _DISCARD
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._progress = self._received
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._phase = _IDLE
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Go on with the request that came meanwhile, if any; sweeps end what is idle for long.
+
+        uvicorn sets a timer after each answer, which takes longer than all the rest of this.
+        """
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what could not be parsed, and close the connection."""
+        if not self._reading_ended:
+            # The sentence of uvicorn says less than the error that is being handled.
+            detail = f"The request is no HTTP/1.1 (RFC 9112): {sys.exception() or msg}."
+            self._refuse(HttpError(INVALID, detail))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer a request that asks to switch protocols, and read nothing after it."""
+        self._reading_ended = True
+        self.cycle.keep_alive = False
+
+    def awaited(self) -> Awaited | None:
+        """Return what is waited for; see `app.http.connections`."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent:
+            return "response", unsent
+        if self.flow.read_paused or self._reading_ended:
+            return None
+        if self._phase == _BODY and not self.cycle.waiting_for_100_continue:
+            return "body", self._received // BODY_PROGRESS
+        if self._phase == _HEAD or self.cycle is None:
+            return "head", self._progress
+        return None if self._answering() else ("idle", self._progress)
+
+    def time_out(self, wait: Wait) -> None:
+        """End the connection, as what it waits for does not come."""
+        if wait != "idle":
+            _log.info("a connection timed out: its %s made no progress", wait)
+        if wait == "response":
+            self.transport.abort()
+        elif self._phase == _IDLE:
+            self.transport.close()  # it has not begun a request that could be answered
+        else:
+            detail = f"The {wait} of the request did not come in time: send it again, faster."
+            self._refuse(HttpError(REQUEST_TIMEOUT, detail))
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _stop(self, error: HttpError) -> None:
+        """Refuse a head, and have the parser read no further."""
+        self._refuse(error)
+        raise error
+
+    def _refuse(self, error: HttpError) -> None:
+        """Refuse the request that is being read when it is its turn; then close the connection."""
+        self._reading_ended = True
+        if self._phase == _BODY:
+            self._break_off(error)
+        elif self._answering():
+            self.cycle.keep_alive = False  # those before it are answered (RFC 9112, section 9.3.2)
+        else:
+            self._write_refusal(error)
+
+    def _break_off(self, error: HttpError) -> None:
+        """End a request whose body will not be complete."""
+        cycle = self.cycle
+        if self.pipeline:
+            cycle.keep_alive = False
+            self.pipeline[0] = cycle, partial(_answer, error)
+            return
+        cycle.disconnected = True
+        cycle.message_event.set()
+        if cycle.response_started:
+            self.transport.close()
+        else:
+            self._write_refusal(error)
+
+    def _write_refusal(self, error: HttpError) -> None:
+        problem, id_ = problem_of(error), new_request_id()
+        status, body = problem.type.status, problem.body(id_)
+        fields = {
+            **dict(problem.headers),
+            "Content-Type": PROBLEM_JSON,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Request-Id": id_,
+            "Connection": "close",
+        }
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+        lines += [f"{name.lower()}: {value}" for name, value in fields.items()]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+        self.transport.close()
+
+
+class DirectExchange:
+    """Takes the body of a request, and answers it, past the messages of ASGI.
+
+    uvicorn takes an answer as messages, checks each field of its head, and writes head and body one
+    after the other. This takes a body that came with its head, and writes an answer at once.
+    """
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        # The cycle has this in its scope: a strong reference would leave both to the collector.
+        self._cycle = ref(cycle)
+
+    def extension(self) -> dict[str, Any]:
+        """Return the extension as it stands in the scope of a request."""
+        return {DIRECT_EXTENSION: {"send": self.send, "take": self.take}}
+
+    def take(self) -> bytes | None:
+        """Take the body; see `TakeBody`."""
+        cycle = self._cycle()
+        if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_complete:
+            return None
+        if cycle.flow.read_paused:
+            return None  # a message lets the connection be read again
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
+    def send(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Answer the request; see `SendResponse`."""
+        cycle = self._cycle()
+        if cycle is None or cycle.flow.write_paused or cycle.access_log or cycle.response_started:
+            return False
+        if not cycle.disconnected:
+            head = _head(cycle, status, headers)
+            cycle.response_started = cycle.response_complete = True
+            cycle.waiting_for_100_continue = False
+            _write(cycle.transport, head, body)
+            cycle.message_event.set()
+            if not cycle.keep_alive:
+                cycle.transport.close()
+            cycle.on_response()
+        return True
+
+
+def _head(cycle: RequestResponseCycle, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the head; raises `ValueError` if a field would end it, or begin another one."""
+    fields = [*cycle.default_headers, *headers]
+    if not cycle.keep_alive:
+        fields.append((b"connection", b"close"))
+    lines = b"".join(map(_LINE, fields))
+    if not lines.count(b"\r") == lines.count(b"\n") == len(fields) or b"\0" in lines:
+        raise ValueError("a field of the answer has what no field may have")
+    return b"%b%b\r\n" % (STATUS_LINE[status], lines)
+
+
+def _write(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
+    if transport.is_closing():
+        return  # the client may have gone
+    if len(body) <= _JOINED_BODY:
+        transport.write(head + body)
+    else:
+        transport.write(head)
+        transport.write(body)
+
+
+def protocol_of(port: Connections) -> type[Http1Protocol]:
+    """Return the protocol of a port's connections."""
+    return type("Http1Protocol", (Http1Protocol,), {"port": port})
+
+
+async def _answer(error: HttpError, _scope: Any, _receive: Any, send: Any) -> None:
+    await send_problem(error, new_request_id(), send)
+
+
+class _Discard(list[tuple[bytes, bytes]]):
+    """A list that stays empty."""
+
+    def append(self, _: tuple[bytes, bytes]) -> None:
+        """Append nothing."""
+
+
+_DISCARD: Final = _Discard()

@@ -1,4 +1,0 @@
--- Answers the count and all states of a database's copies, as of one instant.
--- KEYS: prefix, the count.
-
-return { counted(KEYS[2], false), redis.call('HGETALL', base .. 'view') }

@@ -1,0 +1,204 @@
+"""Incremental refresh of a view from one partition of the change feed.
+
+A refresh first asks up to when the feed is complete, then reads the new changes, then copies the
+objects as they are by then, and only then publishes up to when the copies are complete. In any
+other order it would promise what it has not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from mediator.base.lease import Lease
+from mediator.changes.feed import Feed, PositionGone
+from mediator.materialisation.build import Build
+from mediator.materialisation.builds import Builds
+from mediator.materialisation.compaction import PendingCopies, compact_changes
+from mediator.materialisation.copier import Copier, CopyResult
+from mediator.materialisation.progress import Progress
+from mediator.materialisation.state import CopyState, PartitionState, Step, ViewState
+from mediator.materialisation.watermarks import copy_key
+from mediator.model.change import Change
+from mediator.routing.model import ClassRoute
+
+__all__ = ["Refresher", "Slot"]
+
+PAGE: Final = 1_000
+MAX_PAGES: Final = 20
+"""Pages of changes in one refresh: they have to fit into memory, and the cursor has to move."""
+
+MAX_STUCK: Final = 1_000
+"""Objects recorded that cannot be copied; beyond, the copy is rebuilt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One partition of a database's feed (`database`: its id), to be materialised under a lease."""
+
+    database: str
+    partition: int
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class _NewChanges:
+    """New changes of the feed; `lost`: changes before them are missing."""
+
+    pages: list[list[Change]]
+    cursor: str
+    complete: bool
+    lost: bool = False
+
+
+class Refresher:
+    """Refreshes the copies of one partition, while its lease is held.
+
+    Args:
+        slot: The partition.
+        routes: Returns the classes that have a copy, by name.
+        feed: The feed.
+        state: What is known of the copies.
+        copier: Copies objects.
+        builds: The builds of this partition.
+    """
+
+    def __init__(
+        self,
+        slot: Slot,
+        routes: Callable[[], Mapping[str, ClassRoute]],
+        feed: Feed,
+        state: ViewState,
+        copier: Copier,
+        builds: Builds,
+    ) -> None:
+        self.progress = Progress()
+        self._slot = slot
+        self._routes = routes
+        self._feed = feed
+        self._state = state
+        self._copier = copier
+        self._builds = builds
+
+    async def refresh(self) -> bool:
+        """Apply new changes; return whether those were all there are.
+
+        Raises:
+            Unavailable: A store or the feed does not answer; the cursor stays.
+            LeaseLost: The lease of the partition is held by another replica.
+        """
+        slot, routes = self._slot, self._routes()
+        self.progress.error = self._builds.error()
+        state = await self._state.load(slot.database, slot.partition)
+        finished = self._builds.done()
+        until = await self._feed.relayed_until(slot.database)
+        new = await self._new_changes(state.cursor)
+        steps, started = await self._steps(routes, state, until, new, finished)
+        cursor = (state.cursor, new.cursor)
+        await self._state.advance(slot.database, slot.partition, cursor, steps, slot.lease)
+        self._builds.drop(finished)
+        await self._builds.start(started)
+        self._count(new, finished.values())
+        return new.complete
+
+    async def _steps(
+        self,
+        routes: Mapping[str, ClassRoute],
+        state: PartitionState,
+        until: Mapping[str, int],
+        new: _NewChanges,
+        finished: Mapping[str, Build],
+    ) -> tuple[list[Step], dict[str, Build]]:
+        """Copy what has changed; return the next states of the copies, and builds to start."""
+        pending = compact_changes(new.pages, routes)
+        steps: list[Step] = []
+        started: dict[str, Build] = {}
+        for name, route in routes.items():
+            copy = _name_of(route)
+            before = state.copies.get(copy)
+            if before is None or new.lost or self._builds.is_needed(copy, before):
+                started[copy] = self._builds.create(route)
+                after: CopyState | None = CopyState(build=started[copy].token)
+            else:
+                result = await self._apply(route, pending.get(name, PendingCopies()), before)
+                until_tick = _until(route, until) if new.complete else None
+                after = _next(before, result, until_tick, finished.get(copy))
+            steps.append(Step(copy, before, after))
+        dropped = sorted(state.copies.keys() - {step.copy for step in steps})
+        return steps + [Step(copy, state.copies[copy], None) for copy in dropped], started
+
+    async def _new_changes(self, cursor: str | None) -> _NewChanges:
+        """Read the changes after the cursor."""
+        database, partition = self._slot.database, self._slot.partition
+        generation = await self._feed.generation(database)
+        before, _, after = (cursor or "").partition("/")
+        if before == generation:
+            with suppress(PositionGone):
+                pages, after, complete = await self._read(after)
+                return _NewChanges(pages, f"{generation}/{after}", complete)
+        last = await self._feed.last(database, partition)
+        return _NewChanges([], f"{generation}/{last}", complete=True, lost=True)
+
+    async def _read(self, after: str) -> tuple[list[list[Change]], str, bool]:
+        pages: list[list[Change]] = []
+        while len(pages) < MAX_PAGES:
+            page = await self._feed.read(self._slot.database, self._slot.partition, after, PAGE)
+            pages.append([change for _, change in page])
+            if len(page) < PAGE:
+                return pages, page[-1][0] if page else after, True
+            after = page[-1][0]
+        return pages, after, False
+
+    async def _apply(
+        self, route: ClassRoute, pending: PendingCopies, before: CopyState
+    ) -> CopyResult:
+        """Remove copies of deleted objects, copy the others; stuck ones are tried again."""
+        if pending.deleted:
+            await self._copier.forget(route, pending.deleted)
+        dirty = [*{**dict.fromkeys(before.stuck), **pending.dirty}]
+        result = await self._copier.copy_isolated(route, dirty)
+        self.progress.add(route.schema.name, result.written, len(pending.deleted), len(dirty))
+        self.progress.error = result.error or self.progress.error
+        return result
+
+    def _count(self, new: _NewChanges, finished: Iterable[Build]) -> None:
+        self.progress.refreshes += 1
+        self.progress.changes += sum(map(len, new.pages))
+        self.progress.builds = self._builds.progress()
+        for build in finished:
+            self.progress.add(build.class_name, written=build.result.written)
+
+
+def _name_of(route: ClassRoute) -> str:
+    assert route.copy is not None
+    return copy_key(route.copy)[1]
+
+
+def _until(route: ClassRoute, until: Mapping[str, int]) -> int | None:
+    """Return the tick up to which the feed has every acknowledged write of a class."""
+    ticks = [until.get(fragment.system) for fragment in route.fragments]
+    known = [tick for tick in ticks if tick is not None]
+    return min(known) if len(known) == len(ticks) else None
+
+
+def _next(
+    before: CopyState, result: CopyResult, until_tick: int | None, build: Build | None
+) -> CopyState | None:
+    """Return the state of a copy after a refresh.
+
+    Args:
+        before: Its state before.
+        result: Of copying what has changed.
+        until_tick: The tick up to which that was all; None: it was not all.
+        build: A build that was finished when the refresh began.
+    """
+    if before.build and (build is None or build.token != before.build):
+        return CopyState(None, before.build, result.stuck)
+    stuck = result.stuck + (build.result.stuck if before.build and build else ())
+    if len(stuck) > MAX_STUCK:
+        return None
+    if stuck or until_tick is None:
+        return CopyState(before.until_tick, "", stuck)
+    return CopyState(max(until_tick, before.until_tick or 0))

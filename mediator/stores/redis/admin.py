@@ -1,0 +1,147 @@
+"""Administration: what a server must be like, and making a class ready or taking it away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from mediator.stores.port import ServerFacts, StoreRefused
+from mediator.stores.redis.client import CommandClient
+from mediator.stores.redis.layout import Layout
+from mediator.stores.redis.scripts import DROP, FILL
+from redis_connection.commands import command
+
+__all__ = [
+    "ask_for_durability",
+    "drop_class",
+    "facts_of",
+    "fill_indexes",
+    "refuse_unfit",
+    "settings_of",
+]
+
+_APPENDFSYNC: Final = {"full": "always", "second": "everysec"}
+"""What a durability asks for."""
+
+_OLDEST: Final = (6, 2)
+_SECONDS: Final = {"always": 0.0, "everysec": 1.0}
+_BATCH: Final = 200
+"""Records that one script handles, so that the server is not held up."""
+
+
+async def settings_of(client: CommandClient) -> dict[str, str]:
+    """Return what INFO and CONFIG GET say, by name; CONFIG may be forbidden."""
+    (info,) = await client.execute([command("INFO")])
+    lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+    settings = {name: value for name, colon, value in lines if colon}
+    with suppress(StoreRefused):
+        (config,) = await client.execute([command("CONFIG", "GET", "append*")])
+        texts = [text.decode(errors="replace") for text in config]
+        settings.update(zip(texts[::2], texts[1::2], strict=True))
+    return settings
+
+
+async def ask_for_durability(client: CommandClient, durability: str | None) -> None:
+    """Set how often the append-only file is flushed, if CONFIG is not forbidden."""
+    appendfsync = _APPENDFSYNC.get(durability or "")
+    if appendfsync is not None:
+        with suppress(StoreRefused):
+            await client.execute(
+                [command("CONFIG", "SET", "appendfsync", appendfsync)], writes=True
+            )
+
+
+def facts_of(settings: Mapping[str, str]) -> ServerFacts:
+    """Conclude what the settings mean."""
+    reported = ("appendonly", "appendfsync", "aof_enabled", "maxmemory", "maxmemory_policy")
+    replicas = settings.get("connected_slaves")
+    return ServerFacts(
+        server=_product(settings),
+        version=_version(settings),
+        durability_s=_durability_s(settings),
+        replicas=None if replicas is None else int(replicas),
+        details={name: settings[name] for name in reported if name in settings},
+    )
+
+
+def refuse_unfit(settings: Mapping[str, str]) -> None:
+    """Raise `StoreRefused` for a server that is too old or throws records away."""
+    version = settings.get("redis_version", "0")
+    if _numbers(version) < _OLDEST:
+        raise StoreRefused(f"{_product(settings)} {version} is older than 6.2")
+    policy = settings.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
+        raise StoreRefused(f"maxmemory-policy {policy} throws records away; set it to noeviction")
+
+
+def _product(settings: Mapping[str, str]) -> str:
+    return settings.get("server_name", "redis")
+
+
+def _version(settings: Mapping[str, str]) -> str:
+    product = _product(settings)
+    return settings.get(f"{product}_version") or settings.get("redis_version", "unknown")
+
+
+def _durability_s(settings: Mapping[str, str]) -> float | None:
+    kept = settings.get("appendonly") == "yes" or settings.get("aof_enabled") == "1"
+    return _SECONDS.get(settings.get("appendfsync", "")) if kept else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+async def fill_indexes(client: CommandClient, layout: Layout) -> None:
+    """Add existing records to indexes that are new, and remove those that are no more."""
+    for prefix in layout.prefixes:
+        active, filled = await client.execute(
+            [
+                command("SMEMBERS", f"{prefix}indexed"),
+                command("SMEMBERS", f"{prefix}filled"),
+            ]
+        )
+        declared = {name.encode() for name in layout.indexed}
+        await _remove(client, prefix, {*active, *filled} - declared)
+        await _fill(client, prefix, sorted(declared - set(filled)))
+
+
+async def _fill(client: CommandClient, prefix: str, names: list[bytes]) -> None:
+    if not names:
+        return
+    # Writes keep up the index from here on; records that were there before are added now.
+    await _execute(client, "SADD", f"{prefix}indexed", *names)
+    last: bytes | None = b""
+    while last is not None:
+        (last,) = await client.execute([FILL.call((prefix,), last, _BATCH, *names)], writes=True)
+    await _execute(client, "SADD", f"{prefix}filled", *names)
+
+
+async def _remove(client: CommandClient, prefix: str, names: set[bytes]) -> None:
+    if names:
+        await _execute(client, "SREM", f"{prefix}indexed", *names)
+        await _execute(client, "SREM", f"{prefix}filled", *names)
+        await _unlink_indexes(client, prefix, names)
+
+
+async def drop_class(client: CommandClient, layout: Layout) -> None:
+    """Remove records, tombstones and indexes; what is remembered of operations is void."""
+    for prefix in layout.prefixes:
+        await _execute(client, "INCR", f"{prefix}generation")
+        removed = 1
+        while removed:
+            (removed,) = await client.execute([DROP.call((prefix,), _BATCH)], writes=True)
+        (active,) = await client.execute([command("SMEMBERS", f"{prefix}indexed")])
+        await _unlink_indexes(client, prefix, set(active))
+        await _execute(client, "UNLINK", f"{prefix}indexed", f"{prefix}filled")
+
+
+async def _unlink_indexes(client: CommandClient, prefix: str, names: set[bytes]) -> None:
+    if names:
+        await _execute(client, "UNLINK", *(f"{prefix}i.".encode() + name for name in names))
+
+
+async def _execute(client: CommandClient, *words: str | bytes) -> None:
+    await client.execute([command(*words)], writes=True)

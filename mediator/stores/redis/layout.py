@@ -1,0 +1,105 @@
+"""How a fragment is laid out in Redis: the keys of its records, and the names in their hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+from zlib import crc32
+
+from mediator.schema.tree import Field
+from mediator.schema.types import SCALARS
+from mediator.stores.port import RETENTION_S, Fragment, SystemConfig
+from mediator.stores.redis.codec import COLLECTIONS
+
+__all__ = ["RETENTION_MS", "TOMBSTONE_MS", "Layout", "Layouts"]
+
+RETENTION_MS: Final = RETENTION_S * 1000
+TOMBSTONE_MS: Final = (RETENTION_S + 3600) * 1000
+"""TTL of a tombstone: it outlasts what is remembered of the operations on its object."""
+
+_MOST_LAYOUTS: Final = 512
+"""Layouts kept; a routing model that is replaced leaves its own behind."""
+
+
+class Layout:
+    """What is worth computing once for a fragment.
+
+    Attributes:
+        head: Names in the hash of the creation version, and of the version of each group.
+        positions: The position of each group's version among them, counted from 1.
+        what: What outbox entries say of the class.
+        prepared: Prepared writes by what they have in common; `write.prepared` keeps them here.
+        latest_prepared: The last one used, with its key.
+        openings: The constant beginnings of their calls, with the number of their words.
+    """
+
+    def __init__(self, fragment: Fragment, config: SystemConfig) -> None:
+        self.fragment = fragment
+        self.groups = tuple(fragment.groups)
+        self.head = ("!b", *(f"@{group}" for group in self.groups))
+        self._read_head = (*self.head, "!m", "!j") if fragment.joint else self.head
+        self._partitions = config.partitions
+        tags = [f"{{{config.namespace}:{p}}}:" for p in range(config.partitions)]
+        self.prefixes = [f"{tag}{fragment.database}.{fragment.stored_as}:" for tag in tags]
+        self.outboxes = [f"{tag}outbox" for tag in tags]
+        self.group_names = {f"@{group}".encode(): group for group in self.groups}
+        self.field_names = {name.encode(): name for name in fragment.fields}
+        self.what = f"{fragment.database_id}/{fragment.class_name}"
+        self.positions = {group: number for number, group in enumerate(self.groups, 2)}
+        self.prepared: dict[Any, Any] = {}
+        self.latest_prepared: tuple[Any, Any] = (None, None)
+        self.openings: dict[Any, tuple[int, bytes]] = {}
+        self.collections = frozenset(
+            name for name, field in fragment.fields.items() if field.type in COLLECTIONS
+        )
+
+    @cached_property
+    def group_of(self) -> Mapping[str, str]:
+        """The group of each field."""
+        return {name: group for group, names in self.fragment.groups.items() for name in names}
+
+    @cached_property
+    def indexed(self) -> tuple[str, ...]:
+        """The fields that have an index."""
+        fields: Iterable[Field] = self.fragment.fields.values()
+        return tuple(f.name for f in fields if f.index and f.type in SCALARS)
+
+    def partition(self, id_: str) -> int:
+        """Return the partition of an object: the same in every process, for good."""
+        return crc32(id_.encode()) % self._partitions if self._partitions > 1 else 0
+
+    def prefix(self, id_: str) -> str:
+        """Return what the keys of an object's partition begin with."""
+        return self.prefixes[self.partition(id_)]
+
+    def names(self, fields: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Return the names in the hash to read for some fields; none: all there are."""
+        return () if fields is None else (*self._read_head, *fields)
+
+    def versions(self, texts: Sequence[bytes | None]) -> dict[str, int]:
+        """Return the versions of all groups; those that are not there are left out."""
+        if all(texts):  # as a rule
+            return dict(zip(self.groups, map(int, texts), strict=False))  # type: ignore[arg-type]  # all() says so
+        pairs = zip(self.groups, texts, strict=False)
+        return {group: int(text) for group, text in pairs if text}
+
+
+class Layouts:
+    """The layouts of the fragments in use, found by the fragment's identity."""
+
+    def __init__(self, config: SystemConfig) -> None:
+        self._config = config
+        self._layouts: dict[int, Layout] = {}
+
+    def of(self, fragment: Fragment) -> Layout:
+        """Return the layout of a fragment."""
+        # A layout holds its fragment, so the id() of a key is not given to another one.
+        layout = self._layouts.get(id(fragment))
+        return layout if layout is not None else self._add(fragment)
+
+    def _add(self, fragment: Fragment) -> Layout:
+        if len(self._layouts) >= _MOST_LAYOUTS:
+            self._layouts.clear()
+        layout = self._layouts[id(fragment)] = Layout(fragment, self._config)
+        return layout

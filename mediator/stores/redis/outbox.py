@@ -1,0 +1,178 @@
+"""The outboxes of a Redis store as change logs: one stream for each partition.
+
+An entry (see `add_to_outbox` in scripts/write.lua) has the texts of the fields touched: ``-field``
+is the one before, ``+field`` the one after, collections as whole values.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from mediator.model.change import Change, change_id, kind_of
+from mediator.schema.types import Value
+from mediator.stores.images import UNREADABLE, image_of
+from mediator.stores.logs import Page, Portions, numbers_of, padded, read_on
+from mediator.stores.port import FragmentOf, LogEntry, SystemConfig
+from mediator.stores.redis.client import CommandClient
+from mediator.stores.redis.codec import NULL, decode
+from mediator.stores.redis.retention import trim_stream
+from redis_connection.commands import command
+
+__all__ = ["StreamLogs"]
+
+log = logging.getLogger(__name__)
+
+_BEFORE, _AFTER = b"-+"
+_NULL: Final = NULL.encode()
+
+
+class StreamLogs:
+    """The streams, read and trimmed; see `ChangeLog`.
+
+    Args:
+        config: The system.
+        client: Its client for long replies.
+    """
+
+    def __init__(self, config: SystemConfig, client: CommandClient) -> None:
+        tags = (f"{config.namespace}:{p}" for p in range(config.partitions))
+        self._keys = {f"{p}": f"{{{tag}}}:outbox" for p, tag in enumerate(tags)}
+        self._portions = {name: Portions() for name in self._keys}
+        self._client = client
+
+    def names(self) -> Sequence[str]:
+        """Name the logs: the numbers of the partitions."""
+        return tuple(self._keys)
+
+    async def read(
+        self, name: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> list[LogEntry]:
+        """Return changes beyond a position."""
+
+        async def page(after: str | None, count: int) -> Page:
+            entries = await self._range(name, after, count)
+            return [(_logged(*entry, fragment_of), sum(map(len, entry[1]))) for entry in entries]
+
+        return await read_on(self._portions[name], after, limit, page)
+
+    async def oldest(self, name: str) -> str | None:
+        """Return the position of the oldest entry."""
+        entries = await self._range(name, None, 1)
+        return _position(entries[0][0]) if entries else None
+
+    async def trim(self, name: str, upto: str, keep_s: float) -> int:
+        """Remove entries up to a position, but none younger than `keep_s`; see `trim_stream`."""
+        return await trim_stream(self._client, self._keys[name], upto, keep_s)
+
+    async def _range(
+        self, name: str, after: str | None, count: int
+    ) -> list[tuple[bytes, list[bytes]]]:
+        start = "-" if after is None else "({}-{}".format(*numbers_of(after))
+        xrange = command("XRANGE", self._keys[name], start, "+", "COUNT", count)
+        (entries,) = await self._client.execute([xrange])
+        return entries or []
+
+
+@dataclass(frozen=True, slots=True)
+class _EntryFormat:
+    """Where the items of an entry stand: the same in all entries with its names.
+
+    Attributes:
+        what: Index of the database's id, class, group and kind.
+        object_id: Index of the object's id.
+        operation: Index of the operation.
+        version: Index of the version.
+        time: Index of the time, or of the version if the entry has no time.
+        absent: Whether the object was not there before.
+        before: Names of fields, with the indices of their texts before.
+        after: The same of those afterwards.
+    """
+
+    what: int
+    object_id: int
+    operation: int
+    version: int
+    time: int
+    absent: bool
+    before: tuple[tuple[str, int], ...]
+    after: tuple[tuple[str, int], ...]
+
+
+@lru_cache(maxsize=1024)
+def _format(names: tuple[bytes, ...]) -> _EntryFormat:
+    at = {name: 2 * number + 1 for number, name in enumerate(names)}
+    version = at[b"version"]
+    return _EntryFormat(
+        at[b"what"],
+        at[b"object"],
+        at[b"operation"],
+        version,
+        at.get(b"time", version),
+        b"absent" in at,
+        _image(at, _BEFORE),
+        _image(at, _AFTER),
+    )
+
+
+def _image(at: Mapping[bytes, int], sign: int) -> tuple[tuple[str, int], ...]:
+    return tuple((name[1:].decode(), index) for name, index in at.items() if name[0] == sign)
+
+
+@lru_cache(maxsize=1024)
+def _subject(what: bytes) -> tuple[str, str, str, str]:
+    """Return the database's id, class, group and kind."""
+    database_id, class_name, group, kind = what.decode().split("/")
+    return database_id, class_name, group, kind
+
+
+def _position(stream_id: bytes) -> str:
+    major, _, minor = stream_id.decode().partition("-")
+    return padded(major, minor)
+
+
+def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> LogEntry:
+    position = _position(stream_id)
+    try:
+        return LogEntry(position, _change(flat, fragment_of))
+    except UNREADABLE:
+        log.warning("an entry of an outbox, at %s, is none of ours; it is left out", position)
+        return LogEntry(position, None)
+
+
+def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:
+    format_ = _format(tuple(flat[::2]))
+    database_id, class_name, group, kind = _subject(flat[format_.what])
+    fragment = fragment_of(database_id, class_name)
+    if fragment is None:
+        return None
+    absent = kind == "create" or format_.absent
+    before = None if absent else image_of(fragment, _texts(flat, format_.before), _value)
+    after = None if kind == "delete" else image_of(fragment, _texts(flat, format_.after), _value)
+    return Change(
+        id=change_id(flat[format_.operation].decode(), group),
+        database=fragment.database,
+        class_name=class_name,
+        object_id=flat[format_.object_id].decode(),
+        group=group,
+        version=int(flat[format_.version]),
+        kind=kind_of(kind, absent=absent),
+        before=before,
+        after=after,
+        time_us=int(flat[format_.time]),
+        database_id=database_id,
+    )
+
+
+def _texts(flat: Sequence[bytes], image: Iterable[tuple[str, int]]) -> list[tuple[str, bytes]]:
+    return [(name, flat[index]) for name, index in image]
+
+
+def _value(_: str, text: bytes) -> Value:
+    # `decode` looks at the tag alone: a broken text must not pass for a null that was stored.
+    if text[0] == _NULL[0] and text != _NULL:
+        raise ValueError("a null is nothing but its tag")
+    return decode(text)

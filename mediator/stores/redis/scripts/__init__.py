@@ -1,0 +1,29 @@
+"""The store's Lua scripts, each put together from its modules."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redis_connection.scripts import Script, lua_module, lua_text
+
+__all__ = ["ALL", "DROP", "FENCE", "FILL", "INTENT", "PAGE", "READ", "UPDATE", "WRITE"]
+
+
+def _script(name: str, *modules: str) -> Script:
+    """Put a script together; `prefix` is what the keys of its class begin with.
+
+    Each module comes after those that it uses.
+    """
+    texts = (lua_module(module, lua_text(__name__, module)) for module in modules)
+    return Script("\n".join(("local prefix = KEYS[1]", *texts, lua_text(__name__, name))))
+
+
+READ: Final = _script("read", "records")
+PAGE: Final = _script("page", "records", "sortable")
+FILL: Final = _script("fill", "records", "sortable")
+DROP: Final = _script("drop", "records")
+WRITE: Final = _script("write", "int64", "records", "sortable", "operators", "lifecycle", "memory")
+UPDATE: Final = _script("update", "int64", "sortable")
+FENCE: Final = _script("fence")
+INTENT: Final = _script("intent")
+ALL: Final = (READ, PAGE, FILL, DROP, WRITE, UPDATE, FENCE, INTENT)

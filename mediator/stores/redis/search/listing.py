@@ -1,0 +1,150 @@
+"""Pages of records in an order: a snapshot of each partition, merged by their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from mediator.base.offload import offload
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+from mediator.stores.port import Record
+from mediator.stores.redis.client import CommandClient
+from mediator.stores.redis.codec import Text, encode
+from mediator.stores.redis.layout import Layout
+from mediator.stores.redis.read import are_large, record_of
+from mediator.stores.redis.scripts import PAGE
+from mediator.stores.redis.search.intervals import EVERYTHING, Cut, Interval, beyond, past, position
+
+__all__ = ["After", "Listing", "Resume", "listing"]
+
+MOST_RECORDS: Final = 500
+"""Records that one script reads at most, so that the server is not held up."""
+
+MOST_INTERVALS: Final = 500
+"""Intervals that one script looks into at most, for the same reason."""
+
+After: TypeAlias = tuple[Value | MissingType, str]
+Resume: TypeAlias = tuple[int, bytes | None]
+"""Where a listing goes on: the number of an interval, and the last member read of it."""
+
+_End: TypeAlias = tuple[Text, Text, Text]
+_Entry: TypeAlias = tuple[int, bytes, Record | None]
+
+_EDGES: Final = (b"\x00", b"\x01", b"\x02", b"\x03")
+"""The bytes that members begin with: of missing, of null, of values, of nothing."""
+
+_EDGES_OF_IDS: Final = (b"", b"", b"", b"\xff")
+_BEHIND: Final = b"\xff"
+"""An id follows the value in a member, and UTF-8 has no such byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Records of a class by an index, or by their ids.
+
+    Attributes:
+        layout: The fragment's.
+        index: The indexed field; None: by id.
+        intervals: Of the index, in the order in which they are read.
+        descending: In the reverse order.
+        fields: Fields to read; None: all.
+    """
+
+    layout: Layout
+    index: str | None
+    intervals: Sequence[Interval]
+    descending: bool
+    fields: tuple[str, ...] | None
+
+    async def read(
+        self, client: CommandClient, resume: Resume | None, limit: int
+    ) -> tuple[list[Record], Resume | None]:
+        """Read up to `limit` records; return them and where to go on, if there are more."""
+        records: list[Record] = []
+        while limit > 0 and self.intervals:
+            page, resume = await self._page(client, resume or (0, None), min(limit, MOST_RECORDS))
+            records += (record for *_, record in page if record is not None)
+            limit -= len(page)
+            if resume is None:
+                break
+        return records, resume
+
+    async def _page(
+        self, client: CommandClient, resume: Resume, limit: int
+    ) -> tuple[list[_Entry], Resume | None]:
+        first, following = resume[0], resume[0] + MOST_INTERVALS
+        arguments = self._arguments(resume, limit)
+        replies = await client.execute(
+            [PAGE.call((prefix,), *arguments) for prefix in self.layout.prefixes]
+        )
+        pages = [await offload(are_large(reply[3::4]), self._entries, reply) for reply in replies]
+        merged = merge(*pages, key=lambda entry: entry[1], reverse=self.descending)
+        page = list(islice(merged, limit))
+        if len(page) == limit:
+            number, member, _ = page[-1]
+            return page, (first + number - 1, member)
+        return page, (following, None) if following < len(self.intervals) else None
+
+    def _arguments(self, resume: Resume, limit: int) -> tuple[Any, ...]:
+        first, member = resume
+        ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
+        if member is not None:
+            low, high = ends[0]
+            seen = ("bytes", member if self.descending else member + b"\0", "")
+            ends[0] = (low, seen) if self.descending else (seen, high)
+        bounds = (text for low, high in ends for text in (*low, *high))
+        direction = "down" if self.descending else "up"
+        names = self.layout.names(self.fields)
+        return (self.index or "", direction, limit, len(ends), *bounds, *names)
+
+    def _ends(self, low: Cut, high: Cut) -> tuple[_End, _End]:
+        if self.index is None:
+            return _end_of_ids(low), _end_of_ids(high)
+        return self._end(low), self._end(high)
+
+    def _end(self, cut: Cut) -> _End:
+        state, *rest = cut.key
+        if not rest:
+            return ("bytes", _EDGES[state], "")
+        assert self.index is not None
+        text = encode(cut.value, self.layout.fragment.fields[self.index])
+        _, side, *id_ = rest
+        if id_:
+            return ("member", text if state else "", id_[0])
+        return ("value", text, _BEHIND if side else "")
+
+    def _entries(self, reply: list[Any]) -> list[_Entry]:
+        items = iter(reply)
+        return [
+            (number, member, record_of(self.layout, id_.decode(), flat) if flat else None)
+            for number, member, id_, flat in zip(items, items, items, items, strict=True)
+        ]
+
+
+def listing(
+    layout: Layout,
+    index: str | None,
+    fields: tuple[str, ...] | None,
+    *,
+    descending: bool,
+    after: After | None,
+) -> Listing:
+    """List everything beyond a record seen: its value of the index, if it is one, and its id."""
+    intervals = [EVERYTHING]
+    if after is not None:
+        seen = past(after[1], descending=descending) if index is None else position(*after)
+        intervals = beyond(intervals, seen, descending=descending)
+    return Listing(layout, index, intervals, descending, fields)
+
+
+def _end_of_ids(cut: Cut) -> _End:
+    state, *rest = cut.key
+    if not rest:
+        return ("bytes", _EDGES_OF_IDS[state], "")
+    id_, behind = rest
+    # Behind an id is where a longer one would begin.
+    return ("bytes", id_ + b"\0" if behind else id_, "")

@@ -1,0 +1,55 @@
+"""Write intents on many records (`Lockable`): one call of a script for those of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mediator.stores.port import RecordKey, RecordState
+from mediator.stores.redis.client import CommandClient
+from mediator.stores.redis.errors import refuse_unstorable
+from mediator.stores.redis.layout import TOMBSTONE_MS, Layout, Layouts
+from mediator.stores.redis.scripts import INTENT
+from mediator.stores.redis.write.batches import MOST_WRITES
+
+__all__ = ["change_intents"]
+
+
+async def change_intents(
+    client: CommandClient, layouts: Layouts, keys: Sequence[RecordKey], action: str, intent: str
+) -> list[RecordState]:
+    """Set an intent, take it away, or only look (see ``intent.lua``); return what stands then."""
+    if not keys:
+        return []
+    batches = list(_batches_of(layouts, keys))
+    with refuse_unstorable:
+        commands = [_command(*batch, action, intent) for batch in batches]
+    replies = await client.execute(commands, writes=action != "look")
+    states: dict[RecordKey, RecordState] = {}
+    for (layout, _, ids), reply in zip(batches, replies, strict=True):
+        for id_, texts in zip(ids, reply, strict=True):
+            states[layout.fragment, id_] = _state(layout, texts)
+    return [states[key] for key in keys]
+
+
+def _batches_of(
+    layouts: Layouts, keys: Sequence[RecordKey]
+) -> Iterator[tuple[Layout, int, Sequence[str]]]:
+    """Yield layout, partition and ids of batches, each short enough not to hold the server up."""
+    ids_of: dict[tuple[Layout, int], list[str]] = {}
+    for fragment, id_ in keys:
+        layout = layouts.of(fragment)
+        ids_of.setdefault((layout, layout.partition(id_)), []).append(id_)
+    for (layout, partition), ids in ids_of.items():
+        for at in range(0, len(ids), MOST_WRITES):
+            yield layout, partition, ids[at : at + MOST_WRITES]
+
+
+def _command(layout: Layout, partition: int, ids: Sequence[str], action: str, intent: str) -> bytes:
+    head = (action, intent, TOMBSTONE_MS, len(layout.groups), *layout.head[1:])
+    return INTENT.call((layout.prefixes[partition],), *head, *ids)
+
+
+def _state(layout: Layout, texts: Sequence[bytes | None]) -> RecordState:
+    intent, creation_version, *versions = texts
+    created_at = None if creation_version is None else int(creation_version)
+    return RecordState(created_at, layout.versions(versions), (intent or b"").decode())

@@ -1,0 +1,60 @@
+"""Batches of writes, each of which one call of a script does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mediator.stores.port import Write, WriteResult
+from mediator.stores.redis.layout import Layout, Layouts
+from mediator.stores.redis.write.prepared import PreparedWrite, prepare, write_command
+from mediator.stores.redis.write.results import results_of
+
+__all__ = ["MOST_WRITES", "Batch", "batches_of"]
+
+MOST_WRITES: Final = 200
+"""Writes that one script does at most, so that the server is not held up."""
+
+
+class Batch:
+    """Writes to one partition that share a prepared write.
+
+    Attributes:
+        positions: Where each stands among the writes of the call.
+        rows: Their rows, one after the other.
+    """
+
+    __slots__ = ("layout", "partition", "positions", "prepared", "rows")
+
+    def __init__(self, layout: Layout, partition: int, prepared: PreparedWrite) -> None:
+        self.layout = layout
+        self.partition = partition
+        self.prepared = prepared
+        self.positions: list[int] = []
+        self.rows: list[Any] = []
+
+    def command(self) -> bytes:
+        """Pack the call."""
+        return write_command(self.layout, self.partition, self.prepared, self.rows)
+
+    def results(self, reply: list[Any]) -> list[WriteResult]:
+        """Return the results that the reply holds, in the order of `rows`."""
+        return results_of(self.layout, self.prepared, reply)
+
+
+def batches_of(layouts: Layouts, calls: Sequence[Write], token: str) -> list[Batch]:
+    """Divide writes into batches; those to one record stay in their order."""
+    batches: list[Batch] = []
+    latest: dict[tuple[Layout, int], Batch] = {}
+    for position, call in enumerate(calls):
+        layout = layouts.of(call.fragment)
+        prepared = prepare(layout, call, has_token=bool(token))
+        partition = layout.partition(call.id)
+        # Only the latest batch of a partition may take more: an earlier one would overtake it.
+        batch = latest.get((layout, partition))
+        if batch is None or batch.prepared is not prepared or len(batch.positions) >= MOST_WRITES:
+            batch = latest[layout, partition] = Batch(layout, partition, prepared)
+            batches.append(batch)
+        batch.positions.append(position)
+        prepared.add(batch.rows, call, token)
+    return batches

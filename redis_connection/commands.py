@@ -1,0 +1,21 @@
+"""Commands as the bytes that are sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hiredis
+
+__all__ = ["arguments", "command"]
+
+
+def command(*words: Any) -> bytes:
+    """Pack a command of texts, bytes and numbers."""
+    packed: bytes = hiredis.pack_command(words)
+    return packed
+
+
+def arguments(*words: Any) -> bytes:
+    """Pack arguments of a command that is put together later: constant ones are packed once."""
+    packed: bytes = hiredis.pack_command(words)
+    return packed[packed.index(b"\n") + 1 :]  # without the count of the command's words

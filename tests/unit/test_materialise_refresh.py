@@ -1,0 +1,288 @@
+"""Refresher of a materialiser: what they do, and in which order, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
+from mediator.base.lease import Lease
+from mediator.changes.feed import Feed, LeaseLost, PositionGone
+from mediator.materialisation.builds import Builds
+from mediator.materialisation.copier import Copier
+from mediator.materialisation.refresh import PAGE, Refresher, Slot
+from mediator.materialisation.state import CopyState, PartitionState, Step, ViewState
+from mediator.materialisation.watermarks import copy_key
+from mediator.model.change import Change
+from mediator.operations.calls import StoreCalls
+from mediator.placement.decide import GroupPlacement, build_routes
+from mediator.routing.model import ClassRoute
+from mediator.schema.parse import parse_schema
+from mediator.stores.guarded import GuardedStore
+from mediator.stores.port import StoreUnavailable
+from mediator.stores.systems import Systems
+
+DOCUMENT = {
+    "mode": "microbatched",
+    "classes": {"notes": {"fields": {"text": {"type": "string"}}}},
+}
+UNTIL = 1_000
+
+
+def route() -> ClassRoute:
+    groups = {"notes": {"main": GroupPlacement("mongo", ("text",))}}
+    return build_routes(parse_schema("db", DOCUMENT), groups, {"notes": 1}, "postgres").classes[
+        "notes"
+    ]
+
+
+NOTES = route()
+assert NOTES.copy is not None
+COPY = copy_key(NOTES.copy)[1]
+
+
+def change(id_: str, kind: str = "update") -> Change:
+    return Change(f"{id_}{kind}", "db", "notes", id_, "main", 7, kind, None, None, 7, "db")
+
+
+class WorldCopier(Copier):
+    """Copies by the world's `copy` and `forget`."""
+
+    def __init__(self, world: World, systems: Systems) -> None:
+        super().__init__(cast("StoreCalls", SimpleNamespace(systems=systems)))
+        self._world = world
+
+    async def copy(self, route: ClassRoute, ids: Sequence[str], *, force: bool = False) -> int:
+        return await self._world.copy(route, ids)
+
+    async def forget(self, route: ClassRoute, deleted: Mapping[str, int]) -> None:
+        await self._world.forget(route, deleted)
+
+
+class World:
+    """A feed, the state of copies, and stores, that write down what is asked of them."""
+
+    def __init__(self, *changes: Change, state: CopyState | None = None) -> None:
+        self.asked: list[str] = []
+        self.changes = list(changes)
+        self.state = PartitionState("life/0", {} if state is None else {COPY: state})
+        self.life = "life"
+        self.gone = False
+        self.until = {"mongo": UNTIL}
+        self.sick: set[str] = set()
+        self.away = False
+        self.copied: list[str] = []
+        self.dead: dict[str, int] = {}
+
+    # the feed
+    async def relayed_until(self, database: str) -> Mapping[str, int]:
+        self.asked.append("until")
+        return self.until
+
+    async def generation(self, database: str) -> str:
+        return self.life
+
+    async def read(
+        self, database: str, partition: int, after: str, limit: int
+    ) -> list[tuple[str, Change]]:
+        if self.gone:
+            raise PositionGone("gone")
+        self.asked.append("read")
+        start = int(after)
+        page = self.changes[start : start + limit]
+        return [(str(start + n), each) for n, each in enumerate(page, 1)]
+
+    async def last(self, database: str, partition: int) -> str:
+        return str(len(self.changes))
+
+    # the state
+    async def load(self, database: str, partition: int) -> PartitionState:
+        return self.state
+
+    async def advance(
+        self,
+        database: str,
+        partition: int,
+        cursor: tuple[str | None, str],
+        steps: Sequence[Step],
+        lease: Lease,
+    ) -> None:
+        self.asked.append("advance")
+        assert cursor[0] == self.state.cursor
+        copies = dict(self.state.copies)
+        for step in steps:
+            assert copies.pop(step.copy, None) == step.before
+            if step.after is not None:
+                copies[step.copy] = step.after
+        self.state = PartitionState(cursor[1], copies)
+
+    # the copier
+    async def copy(self, route: ClassRoute, ids: Sequence[str]) -> int:
+        self.asked.append("copy")
+        if self.away or self.sick & set(ids):
+            raise Unavailable("It does not answer.", system="mongo")
+        self.copied += ids
+        return len(ids)
+
+    async def forget(self, route: ClassRoute, dead: Mapping[str, int]) -> None:
+        self.asked.append("forget")
+        self.dead.update(dead)
+
+    # stores
+    async def ping(self) -> None:
+        if self.away:
+            raise StoreUnavailable
+
+    async def count(self, fragment: Any) -> int:
+        return 0
+
+    async def scan(self, *_: Any) -> list[Any]:
+        return []
+
+    def refresher(self) -> tuple[Refresher, Builds]:
+        systems = Systems()
+        for name in ("mongo", "postgres"):
+            store: Any = SimpleNamespace(
+                config=SimpleNamespace(name=name), ping=self.ping, count=self.count, scan=self.scan
+            )
+            systems.add(GuardedStore(store, lambda _: None, SystemClock()))
+        copier = WorldCopier(self, systems)
+        builds = Builds(systems, copier, 0, SystemClock())
+        slot = Slot("db", 0, Lease("materialise:db:0", "me"))
+        feed, state = cast("Feed", self), cast("ViewState", self)
+        return Refresher(slot, lambda: {"notes": NOTES}, feed, state, copier, builds), builds
+
+    @property
+    def known(self) -> CopyState:
+        return self.state.copies[COPY]
+
+
+COMPLETE = CopyState(until_tick=1)
+
+
+async def test_a_refresh_promises_only_what_it_has_done() -> None:
+    world = World(change("a"), change("a"), change("b"), state=COMPLETE)
+    refresher, _ = world.refresher()
+    assert await refresher.refresh()
+    assert world.asked == ["until", "read", "copy", "advance"]
+    assert world.copied == ["a", "b"]
+    assert world.state.cursor == "life/3"
+    assert world.known == CopyState(UNTIL)
+
+
+async def test_the_dead_are_forgotten_before_their_successors_are_copied() -> None:
+    world = World(change("a", "delete"), change("a", "create"), state=COMPLETE)
+    refresher, _ = world.refresher()
+    await refresher.refresh()
+    assert world.asked == ["until", "read", "forget", "copy", "advance"]
+    assert world.dead == {"a": 7}
+
+
+async def test_a_store_that_is_away_ends_the_round_and_the_cursor_stays() -> None:
+    world = World(change("a"), state=COMPLETE)
+    world.away = True
+    refresher, _ = world.refresher()
+    with pytest.raises(Unavailable):
+        await refresher.refresh()
+    assert world.state.cursor == "life/0"
+    assert world.known == COMPLETE
+
+
+async def test_an_object_that_cannot_be_copied_stops_no_other() -> None:
+    world = World(*(change(f"n{n}") for n in range(9)), state=COMPLETE)
+    world.sick = {"n4"}
+    refresher, _ = world.refresher()
+    await refresher.refresh()
+    assert sorted(world.copied) == [f"n{n}" for n in range(9) if n != 4]
+    # But nobody is reports that the copy is complete, until the object is copied after all.
+    assert world.known == CopyState(1, "", ("n4",))
+    await refresher.refresh()
+    assert world.known == CopyState(1, "", ("n4",))
+    world.sick = set()
+    await refresher.refresh()
+    assert world.known == CopyState(UNTIL)
+    assert "n4" in world.copied
+
+
+async def test_what_was_told_never_goes_back() -> None:
+    world = World(state=CopyState(UNTIL + 5))
+    refresher, _ = world.refresher()
+    await refresher.refresh()
+    assert world.known == CopyState(UNTIL + 5)
+
+
+async def test_nothing_is_promised_while_a_system_tells_nothing() -> None:
+    world = World(change("a"), state=COMPLETE)
+    world.until = {}
+    refresher, _ = world.refresher()
+    await refresher.refresh()
+    assert world.known == COMPLETE
+    assert world.copied == ["a"]
+
+
+async def test_a_backlog_is_worked_off_before_anything_is_promised() -> None:
+    world = World(*(change(f"n{n}") for n in range(20 * PAGE + 5)), state=COMPLETE)
+    refresher, _ = world.refresher()
+    assert not await refresher.refresh()
+    assert world.known == COMPLETE
+    assert await refresher.refresh()
+    assert world.known == CopyState(UNTIL)
+
+
+async def test_a_copy_that_nothing_is_known_of_is_built() -> None:
+    world = World(change("a"))
+    refresher, builds = world.refresher()
+    await refresher.refresh()
+    token = world.known.build
+    assert token
+    assert world.known == CopyState(None, token)
+    while world.known.build:
+        await asyncio.sleep(0)
+        await refresher.refresh()
+    assert world.known == CopyState(UNTIL)
+    assert builds.progress() == {}
+
+
+async def test_a_build_of_somebody_who_is_gone_is_begun_anew() -> None:
+    world = World(state=CopyState(None, "theirs"))
+    refresher, builds = world.refresher()
+    await refresher.refresh()
+    assert world.known.build not in ("", "theirs")
+    await builds.cancel()
+
+
+@pytest.mark.parametrize("life", ["life", "another"])
+async def test_copies_are_built_anew_if_changes_are_missing(life: str) -> None:
+    world = World(change("a"), change("b"), state=COMPLETE)
+    world.life, world.gone = life, life == "life"
+    refresher, builds = world.refresher()
+    await refresher.refresh()
+    assert world.state.cursor == f"{life}/2"
+    assert world.known.until_tick is None
+    assert world.known.build
+    await builds.cancel()
+
+
+async def test_copies_that_are_no_more_are_forgotten() -> None:
+    world = World(state=COMPLETE)
+    world.state = PartitionState("life/0", {COPY: COMPLETE, "notes@view.0@postgres": COMPLETE})
+    refresher, _ = world.refresher()
+    await refresher.refresh()
+    assert set(world.state.copies) == {COPY}
+
+
+async def test_who_has_lost_the_lease_begins_no_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: Any) -> None:
+        raise LeaseLost
+
+    world = World()
+    monkeypatch.setattr(world, "advance", refuse)
+    refresher, builds = world.refresher()
+    with pytest.raises(LeaseLost):
+        await refresher.refresh()
+    assert builds.progress() == {}
