@@ -75,8 +75,8 @@ class IntentStore:
 
         results_or_raise(await self._send(keys, unlock))
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        """Tell what stands of records.
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
+        """Return the states of records.
 
         Raises:
             Unavailable: A system does not answer.

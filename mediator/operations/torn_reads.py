@@ -85,7 +85,7 @@ class TornReads:
         """Confirm outcomes, or read them again; returns the intents that were met."""
         whole = resource_of(route, resource.fields)
         keys = [(f, outcome.id) for outcome in torn.values() for f, _ in whole.fragments]
-        states = dict(zip(keys, await self._intents.standing(keys), strict=True))
+        states = dict(zip(keys, await self._intents.record_states(keys), strict=True))
         changed: dict[int, Outcome] = {}
         for i, outcome in torn.items():
             fragments = {f: states[f, outcome.id] for f, _ in whole.fragments}

@@ -97,7 +97,7 @@ async def values(mediator: Service, database: str, class_name: str, id_: str) ->
 async def is_marked(mediator: Service, database: str, class_name: str, id_: str) -> bool:
     route = await mediator.mediator.data.route(database, class_name)
     intents = mediator.mediator.transactions.resolver.intents
-    return any(s.intent for s in await intents.standing([(f, id_) for f in route.fragments]))
+    return any(s.intent for s in await intents.record_states([(f, id_) for f in route.fragments]))
 
 
 @pytest.fixture
