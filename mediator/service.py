@@ -267,7 +267,7 @@ class Mediator:
                 PeriodicTask("looking for a newer routing model", 1.0, self._schemas.refresh)
             )
         if self._options.relaying != "elsewhere":
-            periodic_tasks += [*self.changes.relaying_duties(), *self.views.relaying_tasks()]
+            periodic_tasks += [*self.changes.relaying_tasks(), *self.views.relaying_tasks()]
         if self._options.relaying != "only":
             periodic_tasks += self._serving_duties(judgement)
         return periodic_tasks
@@ -310,7 +310,7 @@ class Mediator:
         if self._options.relaying != "only":
             await self._presence.hold()
             await self._membership.renew()
-            await self.changes.begin()
+            await self.changes.register()
             await self.transactions.recover()
         self._scheduler.start()
 
@@ -346,7 +346,7 @@ class Mediator:
         return await self._schemas.count(database)
 
     def _hear(self, told: Observation) -> None:
-        self.changes.hear(told)
+        self.changes.on_event(told)
 
     async def _refresh(self) -> None:
         await self._schemas.refresh()

@@ -13,7 +13,7 @@ of a database share one hash tag, so that one script sees them all:
 | `…:marks` | hash: last version of each group whose changes wait in records |
 | `…:marks:<period>` | the same of those that are settled, until it expires |
 | `…:floor` | hash: id of the last change removed, by partition |
-| `…:generation` | name of the feed's life |
+| `…:generation` | the feed's generation |
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import (
     BEGINNING,
-    Account,
-    Brought,
     Event,
     FeedWentBack,
     LeaseLost,
+    LogBatch,
     PositionGone,
     Source,
+    WriterProgress,
 )
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.failures import unavailable
 from mediator.coordination.scripts import TICKS, script_of
-from mediator.coordination.writers import SETTLED, WRITERS
+from mediator.coordination.writers import RECOVERED, WRITERS
 from mediator.model.change import Change
 from mediator.stores.port import StoreError
 from mediator.stores.redis.client import CommandClient
@@ -98,73 +98,77 @@ class RedisFeed:
         told = ((k.decode().partition("/"), v.decode()) for k, v in cursors.items())
         return {log: cursor for (name, _, log), cursor in told if name == system}
 
-    async def begin(self, database: str, source: Source, at: str) -> None:
+    async def create_cursor(self, database: str, source: Source, position: str) -> None:
         """Set the cursor of a log that has none."""
-        await self._ask(self._redis.hsetnx(_key(database, "cursors"), _field(source), at))
+        await self._ask(self._redis.hsetnx(_key(database, "cursors"), _field(source), position))
 
     async def append(
         self,
         database: str,
-        brought: Sequence[Brought],
+        batches: Sequence[LogBatch],
         lease: Lease,
         until_tick: int | None = None,
     ) -> int:
         """Append what is beyond the cursors and move them, all in one step."""
-        system = brought[0].source.system
+        system = batches[0].source.system
         until = "" if until_tick is None else until_tick
         args: list[Any] = [uuid4().hex, lease.token, system, until]
-        for each in brought:
+        for each in batches:
             rows = list(_rows(each.entries))
             args += (_field(each.source), each.after, each.upto, len(rows))
             args += chain.from_iterable(rows)
         return _checked(await self._run("append", database, args, lease.key))
 
-    async def append_above(self, changes: Sequence[Change], account: Account | None = None) -> int:
+    async def append_newer(
+        self, changes: Sequence[Change], progress: WriterProgress | None = None
+    ) -> int:
         """Append changes, in order, whose version is above the last one of their group."""
         appended = 0
         for database, own in _by_database(changes).items():
-            who, count = _standing(account, database)
+            who, count = _standing(progress, database)
             args: list[Any] = [uuid4().hex, who, count]
             for change in own:
                 args += (_partition(change), _group(change), change.version)
                 args += (change.class_name, document_of(change))
             new, count = await self._call("above", database, args)
             appended += _checked(new)
-            if account is not None:
-                account.brought[database] = count
+            if progress is not None:
+                progress.appends[database] = count
         return appended
 
-    async def settled(self, changes: Sequence[Change]) -> None:
+    async def acknowledged(self, changes: Sequence[Change]) -> None:
         """Note that the store of these appended changes tells them no more."""
         for database, own in _by_database(changes).items():
             args = [arg for change in own for arg in (_group(change), change.version)]
             await self._run("settled", database, args)
 
-    async def publish_own(self, database: str, account: Account, until_tick: int) -> None:
+    async def publish_progress(
+        self, database: str, progress: WriterProgress, until_tick: int
+    ) -> None:
         """Tell that the feed has every change that a replica made itself before `until_tick`."""
-        who, count = _standing(account, database)
+        who, count = _standing(progress, database)
         _checked(await self._run("publish", database, [uuid4().hex, who, until_tick, count]))
 
-    async def leave(self, database: str, account: Account) -> None:
-        """Take a replica out of account, which has brought everything and writes no more."""
-        who, _ = _standing(account, database)
+    async def leave(self, database: str, progress: WriterProgress) -> None:
+        """Take a replica out of progress, which has brought everything and writes no more."""
+        who, _ = _standing(progress, database)
         for name in ("until", "brought"):
             await self._ask(self._redis.hdel(_key(database, name), who))
 
-    async def accounts(self, database: str, system: str) -> Mapping[str, int]:
+    async def published_progress(self, database: str, system: str) -> Mapping[str, int]:
         """Return what each replica has told of a system."""
         told = await self._ask(self._redis.hgetall(_key(database, "until")))
         fields = ((field.decode().partition("/"), int(tick)) for field, tick in told.items())
         return {replica: tick for (name, _, replica), tick in fields if replica and name == system}
 
-    async def retire(self, database: str, system: str, accounts: Mapping[str, int]) -> None:
+    async def retire(self, database: str, system: str, published: Mapping[str, int]) -> None:
         """Forget replicas that are not registered any more; somebody has swept after them."""
-        rows = [word for replica, tick in accounts.items() for word in (system, replica, tick)]
+        rows = [word for replica, tick in published.items() for word in (system, replica, tick)]
         await self._run("retire", database, rows, WRITERS)
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
         """Return for each system the tick before which all that was acknowledged is here."""
-        run, settled, told = await self._call("until", database, (), SETTLED)
+        run, settled, told = await self._call("until", database, (), RECOVERED)
         settled_in = _pairs(settled)
         until: dict[str, int] = {}
         for field, tick in _pairs(told).items():
@@ -224,13 +228,13 @@ class RedisFeed:
         return floor.decode() if floor else BEGINNING
 
     async def generation(self, database: str) -> str:
-        """Return the name of the feed's life; another one knows nothing of former positions."""
+        """Return the feed's generation; in another one, former positions are gone."""
         key = _key(database, "generation")
         await self._ask(self._redis.set(key, uuid4().hex, nx=True))
         return str((await self._ask(self._redis.get(key)) or b"").decode())
 
-    async def renew_incarnation(self, database: str) -> None:
-        """Begin another life: changes are missing that cannot be brought again."""
+    async def start_generation(self, database: str) -> None:
+        """Start another generation: changes are missing that cannot be appended any more."""
         await self._ask(self._redis.set(_key(database, "generation"), uuid4().hex))
 
     async def trim(self, database: str) -> None:
@@ -277,10 +281,10 @@ def _field(source: Source) -> str:
     return f"{source.system}/{source.log}"
 
 
-def _standing(account: Account | None, database: str) -> tuple[str, int]:
-    if account is None:
+def _standing(progress: WriterProgress | None, database: str) -> tuple[str, int]:
+    if progress is None:
         return "", 0
-    return f"{account.system}/{account.replica}", account.brought.get(database, 0)
+    return f"{progress.system}/{progress.replica}", progress.appends.get(database, 0)
 
 
 def _group(change: Change) -> str:

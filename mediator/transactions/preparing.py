@@ -232,7 +232,7 @@ def _step(write: Write, locked: LockedObject, current: Values, intent: str) -> W
         exists = locked.fragments[write.fragment].creation_version is not None
         creation_version = locked.creation_version if follows else None
         return write.with_intent(
-            intent, creation_version=creation_version, remember=remember, is_there=exists
+            intent, creation_version=creation_version, remember=remember, is_present=exists
         )
     if write.kind is not WriteKind.UPDATE:
         return write.with_intent(intent, creation_version=None, remember=remember)

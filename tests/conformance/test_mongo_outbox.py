@@ -23,7 +23,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.outbox.effect import json_encoder
-from mediator.stores.mongo.outbox.entries import OUTBOX, SETTLED, holds, settled_count
+from mediator.stores.mongo.outbox.entries import NAMED, OUTBOX, acknowledged_count, has_applied
 from mediator.stores.mongo.outbox.replay import AT_ONCE
 from mediator.stores.port import (
     Fragment,
@@ -495,19 +495,21 @@ async def test_a_record_tells_of_writes_that_were_relayed(
     await one(store, writing(fragment, WriteKind.CREATE, id_, operation="made", values={"n": 0}))
     before = await document()
     mine = await one(store, increment(fragment, id_, operation="mine"))
-    count, stamp = settled_count(before), mine.versions["main"]
-    assert holds(await document(), "mine", stamp, count) is True
-    assert holds(await document(), "mine", stamp + 1, count) is False
-    assert holds(await document(), "other", stamp, count) is False
+    count, stamp = acknowledged_count(before), mine.versions["main"]
+    assert has_applied(await document(), "mine", stamp, count) is True
+    assert has_applied(await document(), "mine", stamp + 1, count) is False
+    assert has_applied(await document(), "other", stamp, count) is False
     await relayed(store, fragment, id_)
-    assert holds(await document(), "mine", stamp, count) is True
-    assert holds(await document(), "mine", stamp + 1, count) is False
-    assert holds(await document(), "other", stamp, count) is False
-    for _ in range(SETTLED):
+    assert has_applied(await document(), "mine", stamp, count) is True
+    assert has_applied(await document(), "mine", stamp + 1, count) is False
+    assert has_applied(await document(), "other", stamp, count) is False
+    for _ in range(NAMED):
         await one(store, increment(fragment, id_))
     await relayed(store, fragment, id_)
-    assert holds(await document(), "mine", stamp, count) is None
-    assert holds(await document(), "other", stamp, settled_count(await document())) is False
+    assert has_applied(await document(), "mine", stamp, count) is None
+    assert (
+        has_applied(await document(), "other", stamp, acknowledged_count(await document())) is False
+    )
 
 
 @pytest.mark.parametrize("is_relayed", [False, True])
@@ -534,7 +536,7 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
         writing(fragment, kind, i, groups=groups, values={"n": 1}, intent="intent") for i in ids
     ]
     session: Any = store._open_link.session
-    apply_all, commands = session.apply_all, session._lines.commands
+    apply_all, commands = session.apply_all, session._connections.commands
     other = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
     await other.open()
     overtaken: list[WriteResult] = []
@@ -557,7 +559,7 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
         return [*found, *await commands(database, sent[1:])]
 
     monkeypatch.setattr(session, "apply_all", applied_late)
-    monkeypatch.setattr(session._lines, "commands", sent_apart)
+    monkeypatch.setattr(session._connections, "commands", sent_apart)
     results = await store.write(steps)
     assert [result.status for result in overtaken] == [Status.APPLIED] * taken
     assert [r.status for r in results] == [Status.LOCKED] * taken + [Status.APPLIED] * (8 - taken)
@@ -579,7 +581,7 @@ async def test_an_intent_that_comes_late_does_not_mix_up_a_bulk(
         writing(fragment, WriteKind.UPDATE, i, groups=("main",), values={"n": 1}, intent="intent")
         for i in ids
     ]
-    lines: Any = store._open_link.session._lines
+    lines: Any = store._open_link.session._connections
     commands = lines.commands
 
     async def sent_apart(database: str, sent: Sequence[Any]) -> list[Any]:

@@ -663,7 +663,7 @@ async def test_ordering_is_served_by_the_index(
     await store.prepare(fragment)
     calls = [write(fragment, f"{i}", WriteKind.CREATE, values={"n": i % 7}) for i in range(200)]
     await store.write(calls)
-    statement = store._plans.ordered(fragment, "n", ("n",), descending, 2)
+    statement = store._statements.ordered(fragment, "n", ("n",), descending, 2)
     arguments = statement.arguments({"after": "5", "value": 3, "limit": 10})
 
     async def explain(connection: Any) -> str:

@@ -42,8 +42,8 @@ from mediator.query.positions import decode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
 from sketch.protocol.wire import WireError, decode, decode_json
-from spark_jobs.runner.job import read_job
-from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.runner.job import parse_job
+from spark_jobs.runner.specification import SpecInvalid
 
 __all__ = ["SEEDS", "TARGETS", "TOKENS", "Target"]
 
@@ -210,7 +210,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "sketch": Target(decode, (WireError,)),
     "sketch as JSON": Target(decode_json, (WireError,)),
     "schema": Target(lambda raw: parse_schema("news", parse_json(raw)), (SchemaInvalid, HttpError)),
-    "job": Target(lambda raw: read_job(parse_json(raw), "news"), (SpecInvalid, HttpError)),
+    "job": Target(lambda raw: parse_job(parse_json(raw), "news"), (SpecInvalid, HttpError)),
 }
 
 _TOKEN: Final = ".".join(
