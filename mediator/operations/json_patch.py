@@ -22,7 +22,7 @@ from mediator.base.errors import Conflict, Location
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.limits import DOCUMENT_DEPTH
 
-__all__ = ["COPY_BUDGET", "OPERATIONS_MAX", "POINTER_TOKENS", "Compute", "json_patch"]
+__all__ = ["COPY_BUDGET", "OPERATIONS_MAX", "POINTER_TOKENS", "Compute", "parse_json_patch"]
 
 Compute: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """From an object's JSON to its new JSON; changes neither its argument nor itself."""
@@ -56,7 +56,7 @@ class _Step:
     copied: JsonPointer | None
 
 
-def json_patch(body: Any, pointer: str = "") -> Compute:
+def parse_json_patch(body: Any, pointer: str = "") -> Compute:
     """Read a JSON Patch of an object.
 
     Args:
