@@ -84,11 +84,7 @@ def beyond(order: Sequence[OrderBy], position: Position) -> Callable[[Lookup, st
 
 
 class Top(Generic[_T]):
-    """Keeps the items with the lowest keys of a stream, in memory for twice as many.
-
-    Args:
-        limit: How many to keep.
-    """
+    """Keeps the items with the lowest keys of a stream, in memory for twice as many."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

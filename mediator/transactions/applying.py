@@ -55,13 +55,7 @@ class _Progress:
 
 
 class Applier:
-    """Applies committed writes.
-
-    Args:
-        calls: Sends store calls.
-        intents: Removes intents.
-        remove_copy: Removes the view's copy of an object that was deleted.
-    """
+    """Applies committed writes."""
 
     def __init__(
         self,
