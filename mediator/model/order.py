@@ -99,5 +99,5 @@ class Top(Generic[_T]):
             self._items = heapq.nsmallest(self._limit, self._items)
 
     def items(self) -> list[_T]:
-        """Return what was kept, in order."""
+        """Return the items with the lowest keys, in order."""
         return [item for _, _, item in heapq.nsmallest(self._limit, self._items)]
