@@ -224,8 +224,8 @@ DEFECTS = {
     Widening: "versions.only_written_groups_get_versions",
     Overwriting: "concurrency.one_creation_wins",
     Unfenced: "fencing.write_or_fence_comes_first",
-    Unlocked: "locking.absent_records_can_be_marked",
-    Showing: "locking.marks_are_seen_by_nobody_else",
+    Unlocked: "intents.absent_records_can_have_intents",
+    Showing: "intents.intents_do_not_affect_reads",
     Forgiving: "fencing.absent_records_are_fenced",
 }
 

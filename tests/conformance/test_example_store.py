@@ -31,9 +31,9 @@ from mediator.stores.probe import probe
 
 LITE = {"name": "lite", "kind": "sqlite", "url": "sqlite://"}
 NOT_OFFERED = {
-    "aggregating",
+    "aggregates",
     "lifecycle",
-    "locking",
+    "intents",
     "mirror",
     "ordering",
     "queries",
@@ -147,9 +147,9 @@ def test_a_package_brings_a_store_along(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_clock_that_is_set_back_repeats_no_version() -> None:
-    record, told = KeptRecord(), []
+    record, summary = KeptRecord(), []
     for turn, clock_us in enumerate((100, 50, 50, 0)):
         kind = WriteKind.DELETE if turn == 1 else WriteKind.REPLACE
         write_to(record, Write(FRAGMENT, "x", kind, str(turn), ("main",)), "", clock_us)
-        told.append(record.versions["main"])
-    assert told == [100, 101, 102, 103]
+        summary.append(record.versions["main"])
+    assert summary == [100, 101, 102, 103]
