@@ -28,7 +28,7 @@ from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on
 from benchmarks.harness.subscriber import ListenerProcess
 from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
-from mediator.changes.feed import BEGINNING, Brought, Source
+from mediator.changes.feed import BEGINNING, LogBatch, Source
 from mediator.changes.partitions import PARTITIONS
 from mediator.coordination.connecting import client_of
 from mediator.coordination.feed import RedisFeed
@@ -88,7 +88,7 @@ async def _through_feed(redis: Any, feed: RedisFeed, changes: Sequence[Change]) 
     for start in range(0, len(changes), _BATCH):
         entries = [(f"{n:020d}", c) for n, c in enumerate(changes[start : start + _BATCH], start)]
         upto = entries[-1][0]
-        await feed.append(database, [Brought(source, after, upto, entries)], lease)
+        await feed.append(database, [LogBatch(source, after, upto, entries)], lease)
         after = upto
         for partition in range(PARTITIONS):
             events = await feed.read(database, partition, reached[partition], _BATCH)

@@ -101,11 +101,11 @@ def _context(spark: SparkSession, data: DataSet) -> Iterator[FolderContext]:
 
 
 def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
-    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
     options.say(f"{data.name}: linked without being told anything")
     with _context(spark, data) as context:
-        context.execute(read_spec(data.spec))
+        context.execute(OpenSpec.parse(data.spec))
         told = context.reports["evaluation"]
     yield Result(f"pairwise F1, {data.name}", "", told["pairwise"]["f1"], bar=data.bar)
     yield Result(f"B³ F1, {data.name}", "", told["b3"]["f1"])
@@ -117,9 +117,9 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
 
     from benchmarks.harness.splink_baseline import seconds  # noqa: PLC0415 - as above
     from spark_jobs.linkage.open.in_process.tables import shown  # noqa: PLC0415 - as above
-    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
-    spec = read_spec(_SPEC)
+    spec = OpenSpec.parse(_SPEC)
     with _context(spark, data) as context:
         options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
         began = perf_counter()
@@ -135,11 +135,11 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
 
 
 def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
-    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
     options.say(f"{data.name}: end to end")
     with _context(spark, data) as context:
         began = perf_counter()
-        context.execute(read_spec(_SPEC))
+        context.execute(OpenSpec.parse(_SPEC))
         spent = perf_counter() - began
     return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", spent)

@@ -186,18 +186,18 @@ class OwnedPlane:
     ) -> Mapping[int, Outcome | MediatorError]:
         """Read many objects with few round trips."""
         wanted: list[Get] = []
-        told: list[tuple[ClassRoute, Get, Owner]] = []
+        requests: list[tuple[ClassRoute, Get, Owner]] = []
         for index in indices:
             get = operations[index]
             assert isinstance(get, Get)
             route, owner = await self._owner(get.database, get.class_name)
             assert owner is not None
             wanted.append(with_owner(get, owner))
-            told.append((route, get, owner))
+            requests.append((route, get, owner))
         found = await self._plane.batch(wanted, whole=whole) if wanted else []
         return {
-            index: checked(*asked, outcome)
-            for index, asked, outcome in zip(indices, told, found, strict=True)
+            index: checked(*request, outcome)
+            for index, request, outcome in zip(indices, requests, found, strict=True)
         }
 
     async def _in_turn(

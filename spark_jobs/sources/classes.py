@@ -40,7 +40,8 @@ from mediator.routing.model import ClassRoute
 from mediator.schema.types import FieldType
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.kinds import make_store
-from spark_jobs.runner.port import ClassSource, Input, InputUnfit
+from spark_jobs.runner.port import Input, InputUnfit
+from spark_jobs.runner.specification import ClassSource
 
 __all__ = ["CATALOGUE", "ClassData", "read_class"]
 

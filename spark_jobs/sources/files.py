@@ -8,7 +8,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.runner.port import FileSource, Input, InputUnfit
+from spark_jobs.runner.port import Input, InputUnfit
+from spark_jobs.runner.specification import FileSource
 
 __all__ = ["read_file"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.runner.port import FileSource, Input
+from spark_jobs.runner.port import Input
+from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class
 from spark_jobs.sources.files import read_file
 

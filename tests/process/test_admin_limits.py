@@ -1,4 +1,4 @@
-"""Asking too much of the admin port: bodies and patience have an end."""
+"""Asking too much of the admin port: bodies and hysteresis have an end."""
 
 from __future__ import annotations
 

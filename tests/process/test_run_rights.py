@@ -197,7 +197,7 @@ async def test_the_key_of_a_job_shows_no_run_from_when_its_class_had_owners(
 
 async def test_a_run_that_is_not_understood_is_for_administrators(running: Guarded) -> None:
     run = "f" * 32
-    document = {"kind": "of.yesterday", "spec": {"x": VALUE}}
+    document = {"version": 0, "job": {"kind": "of.yesterday", "spec": {"x": VALUE}}}
     runs = running.container.mediator.runs
     id_ = running.container.mediator.data.model.databases[running.database].id
     database = (running.database, id_)

@@ -33,7 +33,7 @@ SIMULATED, NO_DEVICE = "NUMBA_ENABLE_CUDASIM", "NUMBA_DISABLE_CUDA"
 
 
 def spec(**given: Any) -> PrivateSpec:
-    return KIND.parse({"parties": PARTIES, "threshold": "2/3", **given})
+    return KIND.specification.parse({"parties": PARTIES, "threshold": "2/3", **given})
 
 
 @pytest.fixture

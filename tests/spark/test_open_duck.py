@@ -14,7 +14,7 @@ from splink.internals.dialects import DuckDBDialect
 from spark_jobs.linkage.open.agreement import Columns, vectors
 from spark_jobs.linkage.open.in_process.duck import connected, done_in_steps
 from spark_jobs.linkage.open.in_process.settings import level_of
-from spark_jobs.linkage.open.spec import Comparison, Level, Measure
+from spark_jobs.linkage.open.spec import Comparison, Level
 from spark_jobs.runner.port import RunCancelled
 
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000) a, range(1_000_000_000) b WHERE a < b"
@@ -73,9 +73,9 @@ def test_it_sees_neither_files_nor_the_network(query: str) -> None:
 
 @pytest.mark.parametrize(
     "level",
-    [Level(Measure.JARO_WINKLER, limit) for limit in (0.6, 0.7, 0.8, 0.82, 0.83, 0.9)]
-    + [Level(Measure.JACCARD, limit) for limit in (0.3, 0.5, 1.0)]
-    + [Level(Measure.LEVENSHTEIN, 1.0)],
+    [Level(jaro_winkler=limit) for limit in (0.6, 0.7, 0.8, 0.82, 0.83, 0.9)]
+    + [Level(jaccard=limit) for limit in (0.3, 0.5, 1.0)]
+    + [Level(levenshtein=1.0)],
     ids=lambda level: level.name,
 )
 def test_it_measures_as_our_kernels_do(level: Level) -> None:
@@ -87,7 +87,9 @@ def test_it_measures_as_our_kernels_do(level: Level) -> None:
     begun = (one[: random.randint(0, 5)] for one in left)
     right = [" ".join((one + end).split()) for one, end in zip(begun, ends, strict=True)]
     columns, i = Columns(pa.table({"c0": left + right})), np.arange(count)
-    ours = vectors([Comparison(("name",), (level,))], columns, i, i + count)[:, 0] == 1
+    ours = (
+        vectors([Comparison(columns=("name",), levels=(level,))], columns, i, i + count)[:, 0] == 1
+    )
     dialect = DuckDBDialect()  # type: ignore[no-untyped-call]  # Splink types it not at all
     condition = level_of(0, level).create_sql(dialect)
     told = ", ".join(

@@ -20,7 +20,6 @@ from spark_jobs.linkage.open.in_process.comparing import compared as in_process
 from spark_jobs.linkage.open.in_process.duck import connected, splink_api
 from spark_jobs.linkage.open.in_process.settings import settings
 from spark_jobs.linkage.open.in_process.tables import given
-from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.non_ascii import FREE
 from spark_jobs.linkage.open.spec import OpenSpec
@@ -58,7 +57,7 @@ GIVEN: dict[str, Any] = {
 
 
 def parsed(**changes: Any) -> OpenSpec:
-    return OpenLinkage().parse({**GIVEN, **changes})
+    return OpenSpec.parse({**GIVEN, **changes})
 
 
 def execute_all(

@@ -28,7 +28,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.placement.explain import explain
 from mediator.placement.figures import seconds
-from mediator.placement.survey import survey
+from mediator.placement.summary import summarise
 from mediator.scaling.advisor import Advisor
 from mediator.scaling.energy import Energy, Stated
 from mediator.schema.annotations import Capability, Metric
@@ -170,8 +170,8 @@ class Placed(Plane):
             }
         )
 
-    async def survey(self, _: str) -> dict[str, Any]:
-        return survey(decided())
+    async def summary(self, _: str) -> dict[str, Any]:
+        return summarise(decided())
 
     async def explain(self, _: str, *node: str) -> dict[str, Any]:
         return explain(decided(), ".".join(node) or "*")

@@ -67,7 +67,7 @@ async def _sliders(
 ) -> list[dict[str, Any]]:
     annotated = list(_annotations((await control.schema(database)).document))
     asked = {(a["metric"], a.get("statistic", "mean")) for _, _, a in annotated}
-    candidates = (await control.survey(database))["candidates"]
+    candidates = (await control.summary(database))["candidates"]
     found = [*_of_annotations(annotated), *_of_systems(candidates, sorted(asked))]
     return [_positioned(slider, moved.get(slider["name"], 0.0)) for slider in found]
 

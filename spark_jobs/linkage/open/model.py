@@ -14,7 +14,7 @@ from spark_jobs.linkage.open.agreement import pattern_levels
 from spark_jobs.linkage.open.em import Estimate
 from spark_jobs.linkage.open.spec import Comparison
 from spark_jobs.linkage.open.strings import Floats, Rows
-from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.runner.specification import SpecInvalid
 
 __all__ = ["Model", "bits_of", "probability_of"]
 

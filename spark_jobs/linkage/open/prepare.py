@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_jobs.linkage.open.spec import Comparison, KeyPart, Measure, OpenSpec, Rule, Take
+from spark_jobs.linkage.open.spec import KNOWN, Comparison, KeyPart, Measure, OpenSpec, Rule, Take
 from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["LONGEST", "one_form", "quoted", "values", "with_frequencies"]
@@ -161,7 +161,7 @@ def _with_known(keyed: DataFrame, spec: OpenSpec, context: StageContext) -> Data
         return keyed.withColumn("known", f.lit(None).cast("string"))
     names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
     number = (f.array_position(names, f.col("source").cast("string")) - 1).cast("int")
-    known = context.input(spec.known.name).select(
+    known = context.input(KNOWN).select(
         f.xxhash64(number, f.col("record").cast("string")).alias("row"),
         f.col("cluster").cast("string").alias("known"),
     )

@@ -10,10 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.linkage.open.parse import written
 from spark_jobs.linkage.open.profile import Form, Profile, Sample, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
-from spark_jobs.linkage.open.spec import Comparison, Level, Measure, Rule
+from spark_jobs.linkage.open.spec import Comparison, Level, Plan, Rule
 from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["Proposal", "propose"]
@@ -25,16 +24,16 @@ _PARTS: Final = 2
 _LONG_CODE: Final = 6
 _SEVERAL_WORDS: Final = 1.3
 
-_EXACT: Final = Level(Measure.EXACT)
-_TYPOS: Final = (Level(Measure.LEVENSHTEIN, 1), Level(Measure.LEVENSHTEIN, 2))
-_ALIKE: Final = (Level(Measure.JARO_WINKLER, 0.92), Level(Measure.JARO_WINKLER, 0.8))
-_HALF: Final = Level(Measure.JACCARD, 0.5)
+_EXACT: Final = Level(exact=True)
+_TYPOS: Final = (Level(levenshtein=1), Level(levenshtein=2))
+_ALIKE: Final = (Level(jaro_winkler=0.92), Level(jaro_winkler=0.8))
+_HALF: Final = Level(jaccard=0.5)
 _WORDS: Final = (
-    Level(Measure.JACCARD, 0.8),
-    Level(Measure.JARO_WINKLER, 0.95),
+    Level(jaccard=0.8),
+    Level(jaro_winkler=0.95),
     _HALF,
-    Level(Measure.JARO_WINKLER, 0.85),
-    Level(Measure.JACCARD, 0.25),
+    Level(jaro_winkler=0.85),
+    Level(jaccard=0.25),
 )
 
 _WHY: Final[Mapping[Form, str]] = {
@@ -67,7 +66,7 @@ class Proposal:
     def to_json(self) -> dict[str, Any]:
         """Write it; ``spec`` holds the members to be edited and given to the next run."""
         return {
-            "spec": written(self.rules, self.comparisons),
+            "spec": Plan(blocking=self.rules, comparisons=self.comparisons).model_dump(mode="json"),
             "reasons": list(self.reasons),
             "columns": [one.to_json() for one in self.profiles],
         }
@@ -146,18 +145,20 @@ def _contains(whole: pa.Array, part: pa.Array) -> float:
 
 
 def _comparison(one: Profile, sample: Sample) -> Comparison:
-    return Comparison((one.name,), (_EXACT, *_levels(one, sample)), term_frequency=True)
+    return Comparison(
+        columns=(one.name,), levels=(_EXACT, *_levels(one, sample)), term_frequency=True
+    )
 
 
 def _levels(one: Profile, sample: Sample) -> tuple[Level, ...]:
     half = (_HALF,) if one.words > _SEVERAL_WORDS else ()
     match one.form:
         case Form.DATE:
-            return (*_TYPOS, Level(Measure.DAYS, 366))
+            return (*_TYPOS, Level(days=366))
         case Form.YEAR:
-            return (Level(Measure.NUMBER, 1),)
+            return (Level(number=1),)
         case Form.NUMBER:
-            return tuple(Level(Measure.NUMBER, limit) for limit in _near(sample.raw[one.name]))
+            return tuple(Level(number=limit) for limit in _near(sample.raw[one.name]))
         case Form.CODE:
             return _TYPOS if one.length >= _LONG_CODE else _TYPOS[:1]
         case Form.CATEGORY:

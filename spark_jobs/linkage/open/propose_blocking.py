@@ -137,11 +137,11 @@ def _parts(
     there = np.logical_and.reduce(random.random((2, _IMAGINED)) >= one.nulls)
     agrees = (random.random(_IMAGINED) < quality) & there
     if one.form is not Form.TEXT:
-        yield _Part(KeyPart(one.name), numbered(values), agrees)
+        yield _Part(KeyPart(column=one.name), numbered(values), agrees)
     for take, length in _takes(one.form):
         nearly = agrees | ((random.random(_IMAGINED) < _NEARLY) & there)
         taken = numbered(_taken(values, take, length))
-        yield _Part(KeyPart(one.name, take, length), taken, nearly)
+        yield _Part(KeyPart(column=one.name, take=take, length=length), taken, nearly)
 
 
 def _takes(form: Form) -> tuple[tuple[Take, int], ...]:

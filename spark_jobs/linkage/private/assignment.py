@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from spark_jobs.linkage.private.stored import in_order
+from spark_jobs.linkage.private.links import in_order
 
 __all__ = ["assigned", "first_come"]
 

@@ -1,4 +1,4 @@
-"""What was brought to the feed lately, from records that keep it no more."""
+"""Changes relayed lately, whose records keep them no more: the feed may lose and need them."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from mediator.base.clock import Clock
 from mediator.changes.relay import KEEP_S
 from mediator.model.change import Change
 
-__all__ = ["Recent"]
+__all__ = ["RecentChanges"]
 
-_MOST: Final = 100_000
+_MAX: Final = 100_000
 
 
-class Recent:
+class RecentChanges:
     """Changes of the last minutes, bounded in number."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._changes: deque[tuple[float, Change]] = deque()
-        self.cut = False
-        """Whether some were forgotten before their time."""
+        self.is_truncated = False
+        """Whether some were dropped before their time."""
 
-    def note(self, changes: Sequence[Change]) -> None:
-        """Remember changes."""
+    def add(self, changes: Sequence[Change]) -> None:
+        """Add changes."""
         now = self._clock.monotonic()
         self._changes.extend((now, change) for change in changes)
         while self._changes and self._changes[0][0] < now - KEEP_S:
             self._changes.popleft()
-            self.cut = False
-        while len(self._changes) > _MOST:
+            self.is_truncated = False
+        while len(self._changes) > _MAX:
             self._changes.popleft()
-            self.cut = True
+            self.is_truncated = True
 
     def of(self, database: str) -> list[Change]:
         """Return the changes of a database, in their order."""

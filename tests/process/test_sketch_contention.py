@@ -73,7 +73,7 @@ async def listened_to(url: str, namespace: str, replicas: int) -> None:
     async with Redis.from_url(url) as redis:
 
         async def by_all() -> bool:
-            told = await redis.publish(f"{{{namespace}:{'/'.join(NOBODYS)}}}:marks", "")
+            told = await redis.publish(f"{{{namespace}:{'/'.join(NOBODYS)}}}:pending", "")
             return bool(told == replicas)
 
         await eventually(by_all)
@@ -131,7 +131,7 @@ async def test_every_replica_of_a_sketch_hears_and_no_other(redis_config: System
             await heard.sketch.begin(PARTITION, [A], "t")
             await heard.refused(A)
             await heard.hears(A)
-            await redis.publish(f"{{{namespace}1?:own/class}}:marks", "own")
+            await redis.publish(f"{{{namespace}1?:own/class}}:pending", "own")
 
             async def own() -> bool:
                 return "own" in told
@@ -160,13 +160,13 @@ async def test_who_may_not_publish_or_listen_reads_all_the_same(
         await quiet.create(PARTITION)
         await quiet.begin(PARTITION, [A], "t")
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(quiet._channel, "ask", _fails)
+            patched.setattr(quiet._client, "execute", _fails)
             assert (await quiet.report_read(PARTITION, [A], LIFE_S)).ttl_us == 0
         assert await quiet.end(PARTITION, "t", {}) is EndResult.CONTENDED
         assert (await quiet.report_read(PARTITION, [A], LIFE_S)).ttl_us
 
         async def tried() -> bool:
-            return "not heard of" in caplog.text
+            return "not received" in caplog.text
 
         await eventually(tried)
         assert not listening.done()

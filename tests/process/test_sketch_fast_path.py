@@ -1,4 +1,4 @@
-"""Steps that the sketch's script takes the quick way: they do what the longer way would."""
+"""Steps that the sketch's script takes by its fast path: they do what the general path would."""
 
 from __future__ import annotations
 
@@ -45,16 +45,18 @@ Step = Callable[[Side], Awaitable[Any]]
 
 @pytest.fixture
 async def sides(redis_config: SystemConfig) -> AsyncIterator[tuple[Side, Side]]:
-    """Two worlds alike, but that one goes the longer way always."""
+    """Two worlds alike, but that one takes the general path always."""
     both = await redis_world(redis_config.url, LIMITS)
-    longer = await redis_world(redis_config.url, LIMITS, way="longer")
-    yield Side(both), Side(longer)
+    general = await redis_world(redis_config.url, LIMITS, way="general")
+    yield Side(both), Side(general)
     await both.close()
-    await longer.close()
+    await general.close()
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_quick_steps_do_what_the_longer_way_does(sides: tuple[Side, Side], seed: int) -> None:
+async def test_fast_steps_do_what_the_general_path_does(
+    sides: tuple[Side, Side], seed: int
+) -> None:
     random = Random(seed)
     if seed % 2:  # the others begin as lost ones do
         for side in sides:
@@ -121,26 +123,26 @@ async def world(redis_config: SystemConfig) -> AsyncIterator[RedisWorld]:
     await made.close()
 
 
-async def test_what_is_plain_goes_the_quick_way(world: RedisWorld) -> None:
+async def test_plain_steps_take_the_fast_path(world: RedisWorld) -> None:
     mark = (await world.sketch.registrations(PARTITION, 0)).sequence
-    quick = world.other(LIMITS, way="quick")
+    fast = world.other(LIMITS, way="fast")
     try:
         with pytest.raises(SketchUnavailable):
-            await quick.begin(PARTITION, [A, B], "longer")
-        assert await quick.begin(PARTITION, [A], "t") == BeginResult((), mark, lease_cacheable=True)
+            await fast.begin(PARTITION, [A, B], "general")
+        assert await fast.begin(PARTITION, [A], "t") == BeginResult((), mark, lease_cacheable=True)
         assert (
-            await quick.end(PARTITION, "t", {A: 1}, ResultChanges((), mark, exclusive=True))
+            await fast.end(PARTITION, "t", {A: 1}, ResultChanges((), mark, exclusive=True))
             is EndResult.DONE
         )
-        grant = await quick.report_read(PARTITION, [A], 5.0)
+        grant = await fast.report_read(PARTITION, [A], 5.0)
         assert grant.ttl_us == 5_000_000
-        await quick.fill(PARTITION, grant.fill, {A: 1})
-        assert (await quick.report_read(PARTITION, [A], 5.0)).versions == (1,)
+        await fast.fill(PARTITION, grant.fill, {A: 1})
+        assert (await fast.report_read(PARTITION, [A], 5.0)).versions == (1,)
     finally:
-        await quick.close()
+        await fast.close()
 
 
-async def test_a_key_that_is_no_more_handed_out_leaves_the_filter_when_its_write_ends(
+async def test_a_key_that_is_no_more_in_caches_leaves_the_filter_when_its_write_ends(
     redis_config: SystemConfig,
 ) -> None:
     """It is still a member when its write begins, for others expire before it, and held by none."""
@@ -173,7 +175,7 @@ async def test_reads_remove_what_has_expired(world: RedisWorld) -> None:
     await world.sketch.report_read(PARTITION, [B], 5.0)
     await world.advance(13.0)
     assert (await world.sketch.report_read(PARTITION, [C], 5.0)).ttl_us == 5_000_000
-    assert [key for key, _ in (await world.contents())["handed"]] == [C.encode()]
+    assert [key for key, _ in (await world.contents())["copies"]] == [C.encode()]
 
 
 async def test_no_version_is_kept_for_what_is_not_swept_up_yet(redis_config: SystemConfig) -> None:
