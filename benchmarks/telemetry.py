@@ -26,7 +26,7 @@ from app.commands.demo.failed import Failed
 from app.commands.demo.load import LoadProcess, Tally
 from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import Service
-from benchmarks.harness.comparison import Bench, Side
+from benchmarks.harness.comparison import Harness, Target
 from benchmarks.harness.instances import Instance, instances
 from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
 from benchmarks.harness.report import Measured, Options, Result
@@ -42,7 +42,7 @@ _EVERY_S: Final = 5.0
 """Seconds of a turn, and after which metrics are sent: a third of the default, and once in each."""
 
 _CONNECTIONS: Final = 16
-_DATABASE: Final = "told"
+_DATABASE: Final = "traced"
 _WITHOUT: Final = "nothing sent"
 _RECOMMENDED: Final = "1 % traced"
 _ALL: Final = "100 % traced"
@@ -56,7 +56,7 @@ _FIELDS: Final = {
 async def run(options: Options) -> Measured:
     """Compare reads and writes of the instances, in turn."""
     results: list[Result] = []
-    told = 0
+    acknowledged = 0
     with _sink() as receiver:
         sent = {"PORTOLAN_OTLP_ENDPOINT": receiver.url, "PORTOLAN_OTLP_EVERY_S": f"{_EVERY_S:g}"}
         environments = {
@@ -73,45 +73,48 @@ async def run(options: Options) -> Measured:
                 schema = {"default": {"system": "redis"}, "classes": {CLASS: {"fields": _FIELDS}}}
                 await service.set_schema(_DATABASE, schema)
                 versions = await service.versions()
-            sides = {name: _side(instance) for name, instance in made.items()}
-            await sides[_WITHOUT].fill()
+            targets = {name: _target(instance) for name, instance in made.items()}
+            await targets[_WITHOUT].fill()
             for method in ("GET", "PATCH"):
-                bench = Bench(options, load, _EVERY_S)
-                tallies = await _measure(bench, sides, method)
+                harness = Harness(options, load, _EVERY_S)
+                tallies = await _measure(harness, targets, method)
                 results += _compare(options, tallies, method)
-                told += sum(tally.acknowledged for tally in tallies[_ALL])
+                acknowledged += sum(tally.acknowledged for tally in tallies[_ALL])
                 receiver.received()  # decodes what came, while nothing is measured
         received = receiver.received()
     if not received[_RECOMMENDED]:
         raise Failed("nothing was received")
-    results.append(_complete(received[_ALL], told))
+    results.append(_complete(received[_ALL], acknowledged))
     return Measured(results, versions)
 
 
-def _side(instance: Instance) -> Side:
+def _target(instance: Instance) -> Target:
     host, _, port = instance.data.removeprefix("http://").rpartition(":")
-    return Side(host, int(port), f"/v1/{_DATABASE}/{CLASS}")
+    return Target(host, int(port), f"/v1/{_DATABASE}/{CLASS}")
 
 
-async def _measure(bench: Bench, sides: Mapping[str, Side], method: str) -> dict[str, list[Tally]]:
+async def _measure(
+    harness: Harness, targets: Mapping[str, Target], method: str
+) -> dict[str, list[Tally]]:
     measures = {
-        name: partial(bench.rate, side, method, _CONNECTIONS) for name, side in sides.items()
+        name: partial(harness.rate, target, method, _CONNECTIONS)
+        for name, target in targets.items()
     }
-    return await interleaved(bench.rounds, measures)
+    return await interleaved(harness.rounds, measures)
 
 
 def _compare(options: Options, tallies: Mapping[str, list[Tally]], method: str) -> list[Result]:
     rates = {name: median(tally.rate for tally in of) for name, of in tallies.items()}
-    told = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
-    options.say(f"{method}: {told}")
+    summary = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
+    options.say(f"{method}: {summary}")
     return [
         Result(f"{method}, {name}", "requests/s", rates[name], rates[_WITHOUT], _BAR)
         for name in (_RECOMMENDED, _ALL)
     ]
 
 
-def _complete(received: int, told: int) -> Result:
-    return Result(f"traces that came, {_ALL}", "requests", received, told, _COMPLETE)
+def _complete(received: int, acknowledged: int) -> Result:
+    return Result(f"traces that came, {_ALL}", "requests", received, acknowledged, _COMPLETE)
 
 
 class _Receiver:
