@@ -68,12 +68,7 @@ _AT_ONCE: Final = 16
 
 
 class OwnedPlane:
-    """Implements `mediator.data_plane.port.DataPlane` for one subject.
-
-    Args:
-        plane: Does the operations.
-        owner_of: Tells whose objects are there.
-    """
+    """Implements `mediator.data_plane.port.DataPlane` for one subject."""
 
     def __init__(self, plane: DataPlane, owner_of: OwnerOf) -> None:
         self._plane = plane

@@ -47,13 +47,6 @@ MAX_WAIT_S: Final = 2.0
 class Transactions:
     """Carries out transactions, and what single writes over several systems need.
 
-    Args:
-        plane: Carries out single operations.
-        calls: Sends store calls.
-        log: The log of writes over several systems.
-        clock: The time, for what expires.
-        observe: Notified of what was recovered.
-
     Attributes:
         resolver: Resolves writes whose intents are met.
         joint: Carries out single writes over several systems.

@@ -36,14 +36,7 @@ _T = TypeVar("_T")
 
 
 class Phases:
-    """Carries out the phases of writes.
-
-    Args:
-        calls: Sends store calls.
-        log: The log.
-        resolver: Applies what is committed, and resolves what is met.
-        clock: The time, for what expires.
-    """
+    """Carries out the phases of writes."""
 
     def __init__(
         self, calls: StoreCalls, log: TransactionLog, resolver: TransactionResolver, clock: Clock
