@@ -1,7 +1,7 @@
-"""The metrics book: what live traffic tells of every system, as scoring and violations use it.
+"""The metrics registry: metrics of every system by live traffic, for scoring and violations.
 
 It subscribes to observations, so it times the store call and not the HTTP request. Replicas share
-what they have seen through snapshots: plain JSON, taken and merged by the caller.
+them through snapshots: plain JSON, taken and merged by the caller.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mediator.placement import pooling
 from mediator.placement.series import Lane, Series
 from mediator.schema.annotations import Metric
 
-__all__ = ["History", "MetricsBook"]
+__all__ = ["History", "MetricsRegistry"]
 
-MOST_WAITING: Final = 128
-"""Store calls that wait to be taken up, at most."""
+MAX_PENDING: Final = 128
+"""Store calls that wait to be aggregated, at most."""
 
 _KINDS: Mapping[str, tuple[Metric, Metric, Metric]] = {
     "read": (Metric.READ_LATENCY, Metric.READ_THROUGHPUT, Metric.READ_AVAILABILITY),
@@ -43,15 +43,15 @@ class History:
         return blake2b(repr(figures).encode(), digest_size=8).hexdigest()
 
 
-class MetricsBook:
+class MetricsRegistry:
     """Statistics per system, class and operation, from observations.
 
     Args:
         clock: Gives the monotonic time; injectable for tests.
     """
 
-    HEARS: ClassVar = frozenset({StoreCallFinished, CircuitChanged})
-    """What says something of a store's performance."""
+    EVENTS: ClassVar = frozenset({StoreCallFinished, CircuitChanged})
+    """Those that say something about a store's performance."""
 
     def __init__(self, clock: Clock) -> None:
         self._monotonic = clock.monotonic
@@ -69,7 +69,7 @@ class MetricsBook:
                 self._circuit(observation)
             return
         self._waiting.append((self._monotonic(), observation))
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_PENDING:
             self._take_up()
 
     __call__ = observe

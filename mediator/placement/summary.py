@@ -1,4 +1,4 @@
-"""A survey: where every node and cache group of a schema lives, in short."""
+"""A summary of placements: the system of every node and cache group of a schema."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
 
-__all__ = ["survey"]
+__all__ = ["summarise"]
 
 
-def survey(decision: Decision) -> dict[str, Any]:
+def summarise(decision: Decision) -> dict[str, Any]:
     """Return the systems' metrics, each node with its system, and the cache groups of each class.
 
-    It costs one walk over the schema; `explain` tells more of one node, thresholds included.
+    It costs one walk over the schema; `explain` says more of one node, thresholds included.
     """
     return {
         "candidates": {
