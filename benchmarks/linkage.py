@@ -116,7 +116,7 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
     from splink import DuckDBAPI, SparkAPI  # noqa: PLC0415 - needs the extra linkage
 
     from benchmarks.harness.splink_baseline import seconds  # noqa: PLC0415 - as above
-    from spark_jobs.linkage.open.in_process.tables import shown  # noqa: PLC0415 - as above
+    from spark_jobs.linkage.open.in_process.tables import comparison_columns  # noqa: PLC0415 - as above
     from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
     spec = OpenSpec.parse(_SPEC)
@@ -125,7 +125,7 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
         began = perf_counter()
         context.execute(spec)
         own = perf_counter() - began
-        table = shown(context.output("records"), spec)
+        table = comparison_columns(context.output("records"), spec)
         duck = seconds(table.toArrow(), spec, DuckDBAPI())
         api: Any = SparkAPI
         other = seconds(table, spec, api(spark_session=spark))

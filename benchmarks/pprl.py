@@ -25,11 +25,17 @@ from benchmarks.harness.competitors import asked
 from benchmarks.harness.people import Person, owners
 from benchmarks.harness.report import Measured, Options, Result
 from spark_jobs.gpu import GpuUnavailable, look_for_gpu
-from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Compared, Comparison, Tally
+from spark_jobs.linkage.private.blocks import (
+    BY_LENGTH,
+    BlockComparison,
+    BlockMatches,
+    RecordBlock,
+    Tally,
+)
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
 from spark_jobs.linkage.private.gpu.hybrid import execute_all, in_turns
 from spark_jobs.linkage.private.gpu.task_batch import gpu_for, on_core
-from spark_jobs.linkage.private.limits import Limits
+from spark_jobs.linkage.private.limits import ThresholdTables
 from spark_jobs.linkage.private.reference import Filters
 from spark_jobs.linkage.private.vectors import Order, frequencies
 
@@ -86,8 +92,8 @@ def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = 
     started = perf_counter()
     total = len(case.left) + len(case.right)
     order = Order(frequencies(case.left) + frequencies(case.right), total)
-    limits = Limits.of(_THRESHOLD, order.words * 64)
-    comparison = Comparison(limits, order.telling, filters)
+    limits = ThresholdTables.of(_THRESHOLD, order.words * 64)
+    comparison = BlockComparison(limits, order.by_selectivity, filters)
     sides = [_cut(order, vectors) for vectors in (case.left, case.right)]
     turns = in_turns([(i, j) for i in range(len(sides[0])) for j in range(len(sides[1]))])
     work = [(sides[0][i], sides[1][j]) for i, j in turns]
@@ -101,18 +107,18 @@ def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = 
     return _Found(pairs, perf_counter() - started, tally)
 
 
-_Cut = tuple[Block, NDArray[np.int64]]
+_Cut = tuple[RecordBlock, NDArray[np.int64]]
 
 
 def _cut(order: Order, vectors: Vectors) -> list[_Cut]:
-    whole, places = Block.of(order.rewritten(vectors))
+    whole, places = RecordBlock.of(order.rewritten(vectors))
     return [
-        (Block(whole.words[at], whole.sizes[at], whole.ranks[at]), places[at])
+        (RecordBlock(whole.words[at], whole.sizes[at], whole.ranks[at]), places[at])
         for at in (slice(n, n + _BLOCK) for n in range(0, len(places), _BLOCK))
     ]
 
 
-def _pairs(work: tuple[_Cut, _Cut], done: Compared) -> NDArray[np.int64]:
+def _pairs(work: tuple[_Cut, _Cut], done: BlockMatches) -> NDArray[np.int64]:
     (_, lefts), (_, rights) = work
     i, j, _ = done.pairs.T
     return np.column_stack((lefts[i], rights[j]))

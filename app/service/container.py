@@ -36,7 +36,7 @@ from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import log_observation
 from app.telemetry.recent import KEPT, Recent
 from app.telemetry.telemetry import Telemetry
-from app.telemetry.traced import Application, traced
+from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
 from mediator.base.observation import FilteredObserver, Observer, broadcast
 from mediator.base.periodic_tasks import Scheduler

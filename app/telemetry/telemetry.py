@@ -9,10 +9,10 @@ import httpx
 from app.coherence.caches import CacheEvents
 from app.coherence.purges import log_purging
 from app.settings.telemetry import TelemetrySettings
-from app.telemetry.exporting import Exporting
 from app.telemetry.instruments import Instruments
 from app.telemetry.jobs import JobFigures, JobWatch
 from app.telemetry.log import LOGGED, log_observation
+from app.telemetry.otlp import OtlpExport
 from app.telemetry.outgoing import TracedTransport
 from mediator.base.clock import SystemClock
 from mediator.base.observation import FilteredObserver, Observer
@@ -33,10 +33,8 @@ class Telemetry:
 
     def __init__(self, settings: TelemetrySettings) -> None:
         self.instruments = Instruments()
-        self._exporting = (
-            Exporting(settings, self.instruments.registry) if settings.exports else None
-        )
-        self.traces = self._exporting.traces if self._exporting else None
+        self._export = OtlpExport(settings, self.instruments.registry) if settings.exports else None
+        self.traces = self._export.traces if self._export else None
         observers: list[Observer] = [
             self.instruments.observe,
             FilteredObserver(log_observation, LOGGED),
@@ -47,13 +45,13 @@ class Telemetry:
 
     def start(self, refresh: Callable[[], Awaitable[None]]) -> None:
         """Begin to send; `refresh` looks up before that what nobody tells of."""
-        if self._exporting is not None:
-            self._exporting.start(refresh)
+        if self._export is not None:
+            self._export.start(refresh)
 
     async def close(self) -> None:
         """Send what is left, as far as the receiver takes it in time."""
-        if self._exporting is not None:
-            await self._exporting.close()
+        if self._export is not None:
+            await self._export.close()
 
     def cache_events(self) -> CacheEvents:
         """Return who is told of what caches and purging do."""

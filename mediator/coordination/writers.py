@@ -9,13 +9,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from mediator.changes.writers import Registrations
-from mediator.coordination.failures import unavailable
+from mediator.coordination.failures import reply_of
 
 __all__ = ["RECOVERED", "WRITERS", "RedisWriters"]
 
@@ -52,33 +51,26 @@ class RedisWriters:
 
     async def register(self, replica: str, token: str) -> None:
         """Register a replica."""
-        await _asked(self._redis.hset(WRITERS, replica, token))
+        await reply_of(self._redis.hset(WRITERS, replica, token))
 
     async def renew(self, replica: str, token: str) -> bool:
         """Replace the token of a replica; False if it is not registered."""
-        return bool(await _asked(self._renew(keys=[WRITERS], args=[replica, token])))
+        return bool(await reply_of(self._renew(keys=[WRITERS], args=[replica, token])))
 
     async def revoke(self, replica: str, token: str) -> None:
         """End a registration, if the token is still its last one."""
-        await _asked(self._revoke(keys=[WRITERS], args=[replica, token]))
+        await reply_of(self._revoke(keys=[WRITERS], args=[replica, token]))
 
     async def note_recovered(self, system: str, run: str) -> None:
         """Note that a system is recovered in a run, if that is still the server's."""
-        await _asked(self._note_recovered(keys=[RECOVERED], args=[system, run]))
+        await reply_of(self._note_recovered(keys=[RECOVERED], args=[system, run]))
 
     async def read(self) -> Registrations:
         """Return the registrations."""
-        run, tokens, recovered = await _asked(self._read(keys=[WRITERS, RECOVERED]))
+        run, tokens, recovered = await reply_of(self._read(keys=[WRITERS, RECOVERED]))
         return Registrations(run.decode(), _hash(tokens), _hash(recovered))
 
 
-async def _asked(question: Any) -> Any:
-    try:
-        return await question
-    except (RedisError, OSError) as error:
-        raise unavailable() from error
-
-
 def _hash(pairs: Sequence[bytes]) -> dict[str, str]:
-    words = [word.decode() for word in pairs]
-    return dict(zip(words[::2], words[1::2], strict=True))
+    texts = [text.decode() for text in pairs]
+    return dict(zip(texts[::2], texts[1::2], strict=True))

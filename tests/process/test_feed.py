@@ -280,7 +280,7 @@ async def test_a_feed_that_lacks_what_a_replica_brought_says_so(bench: Bench) ->
     for number in (1, 2):
         assert await feed.append_newer([bench.change(number)], progress) == 1
     assert progress.appends == {bench.database: 2}
-    await bench.redis.hset(f"{{portolan:feed:{bench.database}}}:brought", "mongo/one", 1)
+    await bench.redis.hset(f"{{portolan:feed:{bench.database}}}:appends", "mongo/one", 1)
     with pytest.raises(FeedWentBack):
         await feed.append_newer([bench.change(3)], progress)
     with pytest.raises(FeedWentBack):

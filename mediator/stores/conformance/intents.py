@@ -9,6 +9,7 @@ from typing import Final
 
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
+from mediator.stores.conformance.change_reader import ChangeReader, summary
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
     NotOffered,
@@ -20,7 +21,6 @@ from mediator.stores.conformance.expect import (
 )
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
 from mediator.stores.conformance.scratch import Scratch, Subject, gathered
-from mediator.stores.conformance.told import Listener, told
 from mediator.stores.port import (
     Lockable,
     Ordered,
@@ -34,7 +34,7 @@ from mediator.stores.port import (
 
 __all__ = ["THEME"]
 
-THEME = Theme("locking")
+THEME = Theme("intents")
 
 INTENT: Final = "intent-1"
 OTHER: Final = "intent-2"
@@ -67,29 +67,29 @@ def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]
 
 
 @THEME.proves("contract")
-async def a_marked_record_takes_no_other_writes(scratch: Scratch) -> None:
-    """Writes without the intent, or with another one, answer LOCKED and tell whose intent it is."""
+async def a_record_with_an_intent_takes_no_other_writes(scratch: Scratch) -> None:
+    """Writes without the intent, or with another one, get LOCKED with the intent that is there."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     versions = applied(await subject.create("x", {"n": 1})).versions
-    stands = await _lock(store, subject, "x")
-    same((stands.intent, stands.versions), (INTENT, versions), "what the intent tells")
-    state = await subject.read("x")
+    state = await _lock(store, subject, "x")
+    same((state.intent, state.versions), (INTENT, versions), "the state with the intent")
+    record = await subject.read("x")
     for what in ({}, {"intent": OTHER}):
         for write in _of_every_kind(subject, "x", **what):
             result = await subject.write(write)
-            expect_status(result, Status.LOCKED, f"{write.kind.name} of a marked record")
-            same(result.intent, INTENT, "the intent that is told")
-            same(await subject.read("x"), state, f"the record after {write.kind.name}")
+            expect_status(result, Status.LOCKED, f"{write.kind.name} of a record with an intent")
+            same(result.intent, INTENT, "the intent of the result")
+            same(await subject.read("x"), record, f"the record after {write.kind.name}")
 
 
 @THEME.proves("contract")
-async def absent_records_can_be_marked(scratch: Scratch) -> None:
-    """Nobody but the intent's owner makes an absent record; an intent alone makes none."""
+async def absent_records_can_have_intents(scratch: Scratch) -> None:
+    """Only the owner of an intent makes an absent record; an intent alone makes none."""
     store, subject = _lockable(scratch), await scratch.subject(counter(index=True))
     for id_ in filter(None, HOSTILE_TEXTS):
-        stands = await _lock(store, subject, id_)
+        state = await _lock(store, subject, id_)
         same(
-            (stands.creation_version, stands.versions, stands.intent),
+            (state.creation_version, state.versions, state.intent),
             (None, {}, INTENT),
             "an absent record",
         )
@@ -104,8 +104,8 @@ async def absent_records_can_be_marked(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
-    """A write under the intent is applied once, and leaves the record unmarked; of every kind."""
+async def a_write_removes_its_intent(scratch: Scratch) -> None:
+    """A write of any kind under the intent is applied once, and removes the intent."""
     store = _lockable(scratch)
     subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     for write in (
@@ -120,38 +120,38 @@ async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
         name = write.kind.name
         await _lock(store, subject, "x")
         result = applied(await subject.write(write), f"{name} under its intent")
-        stands = await _record_state(store, subject, "x")
-        same((stands.intent, stands.versions), ("", dict(result.versions)), f"after {name}")
+        state = await _record_state(store, subject, "x")
+        same((state.intent, state.versions), ("", dict(result.versions)), f"after {name}")
         again = await subject.write(write)
         if write.remember is None:
             expect_status(again, Status.LOCKED, f"{name} without the intent that it needs")
-            same(again.intent, "", "the intent of an unmarked record")
+            same(again.intent, "", "the intent of a record without one")
         else:
             expect_status(again, Status.REPLAYED, f"{name} remembered")
     applied(await subject.update("x", {"n": 6}), "a plain write after that")
 
 
 @THEME.proves("contract")
-async def a_mark_makes_no_version(scratch: Scratch) -> None:
-    """Marking and unmarking leave the record as it is, and only the owner unmarks."""
+async def an_intent_makes_no_version(scratch: Scratch) -> None:
+    """Intents leave the record as it is, and only their owner removes them."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("x", {"n": 1})
     state = await subject.read("x")
-    same((await _lock(store, subject, "x")).intent, INTENT, "marked")
-    same((await _lock(store, subject, "x")).intent, INTENT, "marked again")
-    same((await _lock(store, subject, "x", OTHER)).intent, INTENT, "marked by somebody else")
+    same((await _lock(store, subject, "x")).intent, INTENT, "set")
+    same((await _lock(store, subject, "x")).intent, INTENT, "set again")
+    same((await _lock(store, subject, "x", OTHER)).intent, INTENT, "set by another owner")
     await store.unlock([(subject.fragment, "x")], OTHER)
-    same((await _record_state(store, subject, "x")).intent, INTENT, "unmarked by somebody else")
+    same((await _record_state(store, subject, "x")).intent, INTENT, "removed by another owner")
     await store.unlock([(subject.fragment, "x")], INTENT)
     await store.unlock([(subject.fragment, "y")], INTENT)
-    same((await _record_state(store, subject, "x")).intent, "", "unmarked")
+    same((await _record_state(store, subject, "x")).intent, "", "removed")
     same(await subject.read("x"), state, "the record")
     applied(await subject.update("x", {"n": 2}), "a plain write")
 
 
 @THEME.proves("contract")
-async def a_mark_is_on_one_record(scratch: Scratch) -> None:
-    """Of many writes in one call, only those to the marked record are stopped."""
+async def an_intent_is_on_one_record(scratch: Scratch) -> None:
+    """Of many writes in one call, only those to the record with an intent are refused."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     ids = [f"{i}" for i in range(20)]
     await subject.write_all([subject.creation(id_, {"n": 0}) for id_ in ids])
@@ -162,8 +162,8 @@ async def a_mark_is_on_one_record(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def marks_are_seen_by_nobody_else(scratch: Scratch) -> None:
-    """Reads, pages and counts show a marked record as it is, and an absent one not at all."""
+async def intents_do_not_affect_reads(scratch: Scratch) -> None:
+    """Reads, pages and counts ignore intents: present records are shown, absent ones are not."""
     store = _lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     subject = await scratch.subject(*fields)
@@ -173,10 +173,10 @@ async def marks_are_seen_by_nobody_else(scratch: Scratch) -> None:
     before = await _everything(subject)
     for id_ in ("x", "gone", "never"):
         await _lock(store, subject, id_)
-    same(await _everything(subject), before, "what reads show of marked records")
+    same(await _everything(subject), before, "reads of records with intents")
     for id_ in ("x", "gone", "never"):
         await store.unlock([(subject.fragment, id_)], INTENT)
-    same(await _everything(subject), before, "what reads show of records that were marked")
+    same(await _everything(subject), before, "reads of records that had intents")
 
 
 async def _everything(subject: Subject) -> list[object]:
@@ -195,10 +195,10 @@ async def _everything(subject: Subject) -> list[object]:
 
 
 @THEME.proves("contract")
-async def marks_are_told_to_nobody(scratch: Scratch) -> None:
-    """The change log tells of the writes under intents, and of no intent."""
-    store, listener = _lockable(scratch), await Listener.to(scratch, counter())
-    subject = listener.subject
+async def intents_are_not_logged(scratch: Scratch) -> None:
+    """The change log has the writes under intents, and no intents."""
+    store, reader = _lockable(scratch), await ChangeReader.to(scratch, counter())
+    subject = reader.subject
     for id_ in ("x", "y"):
         await _lock(store, subject, id_)
     first = applied(await subject.create("x", {"n": 1}, intent=INTENT))
@@ -214,28 +214,28 @@ async def marks_are_told_to_nobody(scratch: Scratch) -> None:
         ("main", "update", versions[1], {"n": 1}, {"n": 2}),
         ("main", "delete", versions[2], {"n": 2}, None),
     ]
-    same([told(change) for change in await listener.changes_of("x")], expected, "changes told")
+    same([summary(change) for change in await reader.changes_of("x")], expected, "changes")
     await store.unlock([(subject.fragment, "y")], INTENT)
-    same(await listener.changes_of("y"), [], "changes told of what was only marked")
+    same(await reader.changes_of("y"), [], "changes of a record that only had an intent")
 
 
 @THEME.proves("contract")
-async def one_of_many_marks_wins(scratch: Scratch) -> None:
-    """Of intents set at once, one stays, and all are told which; on absent records too."""
+async def one_of_many_intents_wins(scratch: Scratch) -> None:
+    """Of intents set at once, one stays, and all calls return it; on absent records too."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": 0})
     for round_ in range(ROUNDS):
         for id_ in ("old", f"new{round_}"):
             intents = [f"{round_}.{i}" for i in range(6)]
-            stands = await gathered([_lock(store, subject, id_, intent) for intent in intents])
-            winners = {stand.intent for stand in stands}
+            states = await gathered([_lock(store, subject, id_, intent) for intent in intents])
+            winners = {each.intent for each in states}
             require(len(winners) == 1 and winners <= set(intents), f"one intent, not {winners}")
             await store.unlock([(subject.fragment, id_)], winners.pop())
 
 
 @THEME.proves("contract")
-async def write_or_mark_comes_first(scratch: Scratch) -> None:
-    """A write that races with an intent is told by it, or is stopped by it."""
+async def write_or_intent_comes_first(scratch: Scratch) -> None:
+    """A write that races with an intent is seen by it, or refused by it."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": -1})
     for round_ in range(ROUNDS):
@@ -243,7 +243,7 @@ async def write_or_mark_comes_first(scratch: Scratch) -> None:
             subject.change("old", {"n": round_}),
             subject.replacement("old", {"n": round_}, remember="f"),
             subject.replacement(f"new{round_}", {"n": round_}),
-            subject.creation(f"made{round_}", {"n": round_}),
+            subject.creation(f"created{round_}", {"n": round_}),
         ):
             await _race(store, subject, write)
             await store.unlock([(subject.fragment, write.id)], INTENT)
@@ -252,19 +252,19 @@ async def write_or_mark_comes_first(scratch: Scratch) -> None:
 async def _race(store: Lockable, subject: Subject, write: Write) -> None:
     writing = asyncio.ensure_future(subject.write(write))
     await asyncio.sleep(0)
-    stands = await _lock(store, subject, write.id)
+    state = await _lock(store, subject, write.id)
     result = await writing
     if result.status is Status.APPLIED:
-        same(stands.versions, dict(result.versions), f"told of a faster {write.kind.name}")
+        same(state.versions, dict(result.versions), f"versions of a faster {write.kind.name}")
     else:
         expect_status(result, Status.LOCKED, f"a slower {write.kind.name}")
         now = await _record_state(store, subject, write.id)
-        same(now.versions, stands.versions, f"the record after a slower {write.kind.name}")
+        same(now.versions, state.versions, f"the record after a slower {write.kind.name}")
 
 
 @THEME.proves("contract")
-async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
-    """Of many records, of several classes, those that are free are marked; all are told."""
+async def many_records_get_intents_in_one_call(scratch: Scratch) -> None:
+    """Of many records of several classes, free ones get the intent; all states are returned."""
     store = _lockable(scratch)
     first, second = await scratch.subject(counter()), await scratch.subject(counter())
     await first.create("there", {"n": 1})
@@ -273,17 +273,17 @@ async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
     await _lock(store, first, "taken", OTHER)
     keys = [(first.fragment, id_) for id_ in ("there", "gone", "taken", *HOSTILE_TEXTS[1:])]
     keys += [(second.fragment, "there")]
-    stands = await store.lock(keys, INTENT)
+    states = await store.lock(keys, INTENT)
     intents = [OTHER if id_ == "taken" else INTENT for _, id_ in keys]
-    same([stand.intent for stand in stands], intents, "the intents that are told")
-    creation_versions = [stand.creation_version is None for stand in stands]
+    same([each.intent for each in states], intents, "the intents returned")
+    creation_versions = [each.creation_version is None for each in states]
     same(
         creation_versions,
         [id_ != "there" or f is second.fragment for f, id_ in keys],
         "who is absent",
     )
-    same(stands[1].versions, deleted, "versions of a tombstone")
-    same(await store.record_states(keys), stands, "what stands")
+    same(states[1].versions, deleted, "versions of a tombstone")
+    same(await store.record_states(keys), states, "the states")
     await store.unlock(keys, INTENT)
     same(
         [s.intent for s in await store.record_states(keys)],
@@ -296,7 +296,7 @@ async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
-    """Records of a class with further fragments tell of intents, and of their last joint write."""
+    """Records of a class with further fragments have their intents and last joint writes."""
     store = _lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     plain = await scratch.subject(*fields)
@@ -312,12 +312,12 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
         intent = f"joint-{number}"
         await _lock(store, subject, "x", intent)
         if number:
-            same(await _shown(subject), {(intent, f"joint-{number - 1}")}, "what readers are told")
+            same(await _shown(subject), {(intent, f"joint-{number - 1}")}, "what readers see")
         applied(await subject.write(replace(write, intent=intent)))
         same(await _shown(subject), {("", intent)}, f"after {write.kind.name}")
     applied(await subject.update("x", {"n": 5}), "a plain update")
     same(await _shown(subject), {("", "joint-3")}, "after a plain update")
-    same(await _shown(plain), {("", "")}, "readers of a class that is in one place")
+    same(await _shown(plain), {("", "")}, "readers of a class with one fragment")
     for joint in (False, True):
         await _lock(store, subject, "x")
         await _lock(store, subject, "absent")
@@ -329,12 +329,11 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
             "after the intent has gone",
         )
     same(await subject.read("absent"), None, "an absent record")
-    state = await subject.values("x")
-    same(state, {"n": 5}, "the record")
+    same(await subject.values("x"), {"n": 5}, "the record")
 
 
 async def _shown(subject: Subject) -> set[tuple[str, str]]:
-    """Return what every way of reading tells of `x`."""
+    """Return the intents and joint writes of `x` in every way of reading."""
     store, fragment = subject.store, subject.fragment
     records = await subject.read_all(["x"]) + await subject.read_all(["x"], ("n",))
     records += await subject.read_all(["x", "y"])
@@ -348,7 +347,7 @@ async def _shown(subject: Subject) -> set[tuple[str, str]]:
 
 
 _INCREMENT: Final = (OperatorCall("n", Operator.INC, 1),)
-_MAKERS: Final[Sequence[Callable[[Subject, str], Write]]] = (
+_WRITES: Final[Sequence[Callable[[Subject, str], Write]]] = (
     lambda subject, id_: subject.creation(id_, {"n": 1}, intent=INTENT),
     lambda subject, id_: subject.change(id_, {"n": 2}, intent=INTENT),
     lambda subject, id_: subject.change(id_, operators=_INCREMENT, intent=INTENT),
@@ -364,12 +363,12 @@ _MAKERS: Final[Sequence[Callable[[Subject, str], Write]]] = (
 
 
 @THEME.proves("contract")
-async def many_writes_take_their_marks_along(scratch: Scratch) -> None:
-    """What one call applies under intents is told as exactly as what is applied alone."""
+async def many_writes_remove_their_intents(scratch: Scratch) -> None:
+    """Writes of one call under intents return as exact results as single writes."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     ids = [f"{i}" for i in range(12)]
     keys = [(subject.fragment, id_) for id_ in ids]
-    for round_, make in enumerate(_MAKERS, 1):
+    for round_, make in enumerate(_WRITES, 1):
         writes = [make(subject, id_) for id_ in ids]
         name = f"{writes[0].kind.name} in round {round_}"
         before = await store.lock(keys, INTENT)
@@ -379,7 +378,7 @@ async def many_writes_take_their_marks_along(scratch: Scratch) -> None:
         same([dict(r.versions) for r in results], [s.versions for s in after], f"versions, {name}")
         same({s.intent for s in after}, {""}, f"intents after {name}")
         makes = writes[0].kind in (WriteKind.CREATE, WriteKind.REPLACE)
-        created = [makes and standing.creation_version is None for standing in before]
+        created = [makes and state.creation_version is None for state in before]
         same([result.created for result in results], created, f"what {name} created")
         if writes[0].kind is not WriteKind.DELETE:
             same(
@@ -387,7 +386,7 @@ async def many_writes_take_their_marks_along(scratch: Scratch) -> None:
                 [s.creation_version for s in after],
                 f"creation_versions after {name}",
             )
-            found = await subject.read_all(ids)
-            same([r and r.values["n"] for r in found], [round_] * len(ids), f"values, {name}")
+            records = await subject.read_all(ids)
+            same([r and r.values["n"] for r in records], [round_] * len(ids), f"values, {name}")
         again = Status.LOCKED if writes[0].remember is None else Status.REPLAYED
         expect_statuses(await subject.write_all(writes), [again] * len(ids), f"{name} again")

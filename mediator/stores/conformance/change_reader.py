@@ -1,4 +1,4 @@
-"""What a store's change logs tell of a scratch class."""
+"""Reads the change logs of a store, and keeps the changes of one scratch class."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mediator.stores.conformance.expect import NotOffered, applied, require, sam
 from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import ChangeLog, Fragment, LogEntry, Store
 
-__all__ = ["Listener", "Told", "change_log", "is_told", "json_of", "told"]
+__all__ = ["ChangeReader", "ChangeSummary", "change_log", "expect_changes", "json_of", "summary"]
 
 _BATCH: Final = 100
-_PATIENCE_S: Final = 10.0
+_DEADLINE_S: Final = 10.0
 _PAUSE_S: Final = 0.005
 
-# Where listening ended: a log may be long, and each check is about its end.
+# Where reading ended: a log may be long, and each check is about its end.
 _ends: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
 
-Told: TypeAlias = tuple[str, str, int, Any, Any]
-"""Of a change: group, kind, version, before, after."""
+ChangeSummary: TypeAlias = tuple[str, str, int, Any, Any]
+"""Group, kind, version, before and after image of a change."""
 
 
 def change_log(store: Store) -> ChangeLog:
@@ -37,8 +37,8 @@ def change_log(store: Store) -> ChangeLog:
     return store
 
 
-def told(change: Change) -> Told:
-    """Return what is to be compared of a change."""
+def summary(change: Change) -> ChangeSummary:
+    """Return the part of a change that checks compare."""
     return (change.group, change.kind, change.version, change.before, change.after)
 
 
@@ -52,13 +52,13 @@ def json_of(fragment: Fragment, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Listener:
-    """Reads the logs on, and keeps what they tell of one class.
+class ChangeReader:
+    """Reads on in the logs, and keeps the changes of one class.
 
     Attributes:
         subject: The class.
         logged: Its entries, each with the name of its log, in the order of their logs.
-        fragment: What entries are read by; None: the class as it was prepared.
+        fragment: The fragment that decodes entries; None: the class as it was prepared.
     """
 
     subject: Subject
@@ -66,44 +66,46 @@ class Listener:
     fragment: Fragment | None = None
 
     @classmethod
-    async def to(cls, scratch: Scratch, *fields: Field, groups: tuple[str, ...] = ()) -> Listener:
-        """Prepare a class and listen to it; `NotOffered` if the store keeps no change logs."""
+    async def to(
+        cls, scratch: Scratch, *fields: Field, groups: tuple[str, ...] = ()
+    ) -> ChangeReader:
+        """Prepare a class; `NotOffered` if the store keeps no change logs."""
         change_log(scratch.store)
         return cls(await scratch.subject(*fields, groups=groups))
 
     async def changes_of(self, id_: str) -> list[Change]:
-        """Return all changes of an object so far, and replace it by nothing.
+        """Return all changes of an object so far, and replace its record by an empty one.
 
-        What is written last to a record is told last: all before it has been told by then.
+        The last write to a record is logged last: when it is read, all others have been.
         """
         marker = self.subject.replacement(id_)
-        applied(await self.subject.write(marker), "the last write to be told")
+        applied(await self.subject.write(marker), "the last write")
         last = {change_id(marker.operation, group) for group in self.subject.fragment.groups}
         await self.until(last)
         return [change for change in self.changes(id_) if change.id not in last]
 
     def changes(self, id_: str | None = None) -> list[Change]:
-        """Return what was told so far, of one object or of all."""
-        some = [logged.change for _, logged in self.logged if logged.change is not None]
-        return [change for change in some if id_ is None or change.object_id == id_]
+        """Return the changes so far, of one object or of all."""
+        changes = [logged.change for _, logged in self.logged if logged.change is not None]
+        return [change for change in changes if id_ is None or change.object_id == id_]
 
     async def until(self, ids: AbstractSet[str]) -> None:
-        """Listen until changes are told, by their ids."""
+        """Read until changes have come, given by their ids."""
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_DEADLINE_S):
                 while not ids <= {change.id for change in self.changes()}:
-                    await self.listen()
+                    await self.read()
                     await asyncio.sleep(_PAUSE_S)
         except TimeoutError:
             lacking = ids - {change.id for change in self.changes()}
-            require(False, f"{len(lacking)} of {len(ids)} changes were not told in time")
+            require(False, f"{len(lacking)} of {len(ids)} changes did not come in time")
 
     def positions(self) -> tuple[str, list[str]]:
         """Return the name of the log of all entries so far, of one record, and their positions."""
         ((log, _), *_) = self.logged
         return log, [logged.position for _, logged in self.logged]
 
-    async def listen(self) -> None:
+    async def read(self) -> None:
         """Read each log to its end."""
         store = change_log(self.subject.store)
         ends = _ends.setdefault(self.subject.store, {})
@@ -114,7 +116,7 @@ class Listener:
                 self.logged += [(name, logged) for logged in some if logged.change is not None]
 
     def of_class(self, database: str, class_name: str) -> Fragment | None:
-        """Find the fragment that entries are read by."""
+        """Return the fragment that decodes entries of the class."""
         own = self.fragment or self.subject.fragment
         return own if (database, class_name) == (own.database, own.class_name) else None
 
@@ -127,6 +129,6 @@ def _check_order(end: str, some: Sequence[LogEntry]) -> None:
     )
 
 
-async def is_told(listener: Listener, id_: str, *expected: Told) -> None:
-    """Require that so much is told of an object, and no more; it is replaced by nothing."""
-    same([told(c) for c in await listener.changes_of(id_)], list(expected), f"told of {id_!r}")
+async def expect_changes(reader: ChangeReader, id_: str, *expected: ChangeSummary) -> None:
+    """Require the changes of an object; its record is replaced by an empty one."""
+    same([summary(c) for c in await reader.changes_of(id_)], list(expected), f"changes of {id_!r}")

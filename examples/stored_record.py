@@ -1,8 +1,8 @@
-"""What a write does to a record: the port's words as a pure function.
+"""The effect of a write on a record, as the port defines it: a pure function.
 
 A store whose server has conditional updates of its own (a script, a statement) leaves this to the
-server. One whose server only keeps bytes reads the record, calls `write_to`, and keeps what came of
-it, and lets nobody else in between.
+server. One whose server only stores bytes reads the record, calls `apply_write` and stores the
+result, in one transaction that locks out other writers.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Record, RememberedOperation, Status, Write, WriteKind, WriteResult
 
-__all__ = ["KeptRecord", "write_to"]
+__all__ = ["StoredRecord", "apply_write"]
 
 
 @dataclass
-class KeptRecord:
-    """A record or its tombstone, and what is kept with it.
+class StoredRecord:
+    """A record or its tombstone, with its bookkeeping.
 
     Attributes:
-        there: Whether the object is there; False: a tombstone, which keeps the versions.
+        is_live: Whether the object exists; False: a tombstone, which keeps the versions.
         creation_version: Version of its creation.
         versions: Version of each group; they only rise, over deletes too.
         values: The fields that are not missing.
         remembered: Operations by their ids.
-        fenced: Tokens whose writes take effect no more.
-        intent: The write intent that lies on it; empty: none.
+        fenced: Tokens whose writes are refused.
+        intent: Its write intent; empty: none.
         joint: The intent under which it was written last; empty: none.
     """
 
-    there: bool = False
+    is_live: bool = False
     creation_version: int = 0
     versions: dict[str, int] = field(default_factory=dict)
     values: Values = field(default_factory=dict)
@@ -44,12 +44,14 @@ class KeptRecord:
     joint: str = ""
 
     def shown(self, id_: str, fields: tuple[str, ...] | None) -> Record:
-        """Return what a reader sees of it."""
-        return Record(id_, self.creation_version, dict(self.versions), _picked(self.values, fields))
+        """Return the record as a reader gets it."""
+        return Record(
+            id_, self.creation_version, dict(self.versions), _projected(self.values, fields)
+        )
 
 
-def write_to(record: KeptRecord, call: Write, token: str, clock_us: int) -> WriteResult:
-    """Do to a record what a write says; unless the answer is APPLIED nothing has changed.
+def apply_write(record: StoredRecord, call: Write, token: str, clock_us: int) -> WriteResult:
+    """Apply a write to a record; unless the result is APPLIED, nothing has changed.
 
     Args:
         record: The record; changed in place.
@@ -75,16 +77,16 @@ def write_to(record: KeptRecord, call: Write, token: str, clock_us: int) -> Writ
     return result
 
 
-def _refusal(record: KeptRecord, call: Write, token: str) -> WriteResult | None:
+def _refusal(record: StoredRecord, call: Write, token: str) -> WriteResult | None:
     if token in record.fenced:
         return WriteResult(Status.FENCED)
     if record.intent != call.intent:
         return WriteResult(Status.LOCKED, intent=record.intent)
-    if call.kind is WriteKind.CREATE and record.there:
+    if call.kind is WriteKind.CREATE and record.is_live:
         return WriteResult(Status.EXISTS)
-    if _needed(call) and (not record.there or _born_later(record, call)):
+    if _needed(call) and (not record.is_live or _is_of_later_generation(record, call)):
         return WriteResult(Status.MISSING)
-    current = record.versions if record.there else {}
+    current = record.versions if record.is_live else {}
     if any(current.get(group) != version for group, version in call.expect.items()):
         return WriteResult(Status.CONFLICT, versions=dict(current))
     return None
@@ -94,8 +96,8 @@ def _needed(call: Write) -> bool:
     return call.kind in (WriteKind.UPDATE, WriteKind.DELETE) or call.require_present
 
 
-def _born_later(record: KeptRecord, call: Write) -> bool:
-    """Whether the deletion is of an earlier life of the object, whose anchor lives elsewhere."""
+def _is_of_later_generation(record: StoredRecord, call: Write) -> bool:
+    """Whether the deletion is of an earlier generation of the object."""
     return (
         call.kind is WriteKind.DELETE
         and call.creation_version is not None
@@ -103,7 +105,7 @@ def _born_later(record: KeptRecord, call: Write) -> bool:
     )
 
 
-def _new_values(record: KeptRecord, call: Write, clock_us: int) -> Values:
+def _new_values(record: StoredRecord, call: Write, clock_us: int) -> Values:
     if call.kind is not WriteKind.UPDATE:
         return deepcopy(call.values)
     now = datetime.fromtimestamp(clock_us // 1_000_000, UTC).replace(
@@ -121,22 +123,22 @@ def _new_values(record: KeptRecord, call: Write, clock_us: int) -> Values:
     return values
 
 
-def _applied(record: KeptRecord, call: Write, values: Values, clock_us: int) -> WriteResult:
-    created = not record.there and call.kind is not WriteKind.DELETE
+def _applied(record: StoredRecord, call: Write, values: Values, clock_us: int) -> WriteResult:
+    created = not record.is_live and call.kind is not WriteKind.DELETE
     for group in call.groups:
         record.versions[group] = max(record.versions.get(group, 0) + 1, clock_us)
-    record.there, record.values, record.intent = call.kind is not WriteKind.DELETE, values, ""
+    record.is_live, record.values, record.intent = call.kind is not WriteKind.DELETE, values, ""
     record.joint = call.intent or record.joint
     highest = max(record.versions.values())
     if created or call.creation_version is not None:
         record.creation_version = (
             highest if call.creation_version is None else call.creation_version
         )
-    creation_version = record.creation_version if record.there else highest
-    returned = {} if call.returning is None else _picked(values, call.returning or None)
+    creation_version = record.creation_version if record.is_live else highest
+    returned = {} if call.returning is None else _projected(values, call.returning or None)
     return WriteResult(Status.APPLIED, created, creation_version, dict(record.versions), returned)
 
 
-def _picked(values: Values, fields: tuple[str, ...] | None) -> Values:
+def _projected(values: Values, fields: tuple[str, ...] | None) -> Values:
     chosen = values if fields is None else {n: values[n] for n in fields if n in values}
     return deepcopy(chosen)

@@ -12,14 +12,11 @@ from typing import Any
 import orjson
 import psutil
 import pytest
-from opentelemetry.sdk.resources import Resource
 
 from app.settings.telemetry import TelemetrySettings
-from app.telemetry import sending
-from app.telemetry.context import Trace
-from app.telemetry.sending import MOST_WAITING, SpanProcess
+from app.telemetry.span_process import MOST_WAITING
 from app.telemetry.telemetry import Telemetry
-from app.telemetry.traced import traced
+from app.telemetry.traces import traced
 from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 from mediator.stores.port import SystemConfig
@@ -31,8 +28,7 @@ from tests.process.service import scratch_catalogue, scratch_systems, unique
 ROUTE = "/v1/{database}/{class}/{id}"
 READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.02, "ok")
 DONE = RequestFinished("GET", ROUTE, 200, 0.03)
-REQUESTS = MOST_WAITING // 200
-"""More than the queue holds: each tells more than 200 bytes."""
+REQUESTS = 2 * MOST_WAITING
 
 
 @asynccontextmanager
@@ -54,9 +50,9 @@ async def requests(telemetry: Telemetry, count: int = 1) -> None:
     """Have requests answered."""
 
     async def app(*_: Any) -> None:
-        for told in (READ, DONE):
+        for event in (READ, DONE):
             for observe in telemetry.observers:
-                observe(told)
+                observe(event)
 
     async def unused(*_: Any) -> Any:
         raise AssertionError
@@ -72,7 +68,7 @@ def sink() -> Iterator[OtlpSink]:
         yield made
 
 
-async def test_what_was_told_arrives_under_its_standard_names(sink: OtlpSink) -> None:
+async def test_what_was_observed_arrives_under_its_standard_names(sink: OtlpSink) -> None:
     async with telemetry(sink.url) as made:
         for observe in made.observers:
             observe(SystemRegistered("cache", "redis", "Redis 7"))
@@ -145,7 +141,7 @@ async def test_a_receiver_that_is_not_there_holds_up_nothing() -> None:
         await requests(made, REQUESTS)
 
 
-async def test_who_sends_may_die(sink: OtlpSink) -> None:
+async def test_who_exports_spans_may_die(sink: OtlpSink) -> None:
     async with telemetry(sink.url) as made:
 
         async def more_than(spans: int) -> bool:
@@ -153,22 +149,22 @@ async def test_who_sends_may_die(sink: OtlpSink) -> None:
             return len(sink.spans) > spans
 
         await eventually(partial(more_than, 0))
-        (sender,) = senders()
-        sender.kill()
+        (exporter,) = exporters()
+        exporter.kill()
         await eventually(partial(more_than, len(sink.spans)))
-        (another,) = senders()
-        assert another.pid != sender.pid
+        (another,) = exporters()
+        assert another.pid != exporter.pid
     assert not another.is_running()
-    assert not senders()
+    assert not exporters()
 
 
-def senders() -> list[psutil.Process]:
-    """Find the processes of this one that send spans."""
-    found = psutil.Process().children()
-    return [process for process in found if "app.telemetry.sending" in process.cmdline()]
+def exporters() -> list[psutil.Process]:
+    """Find the processes of this one that export spans."""
+    children = psutil.Process().children()
+    return [child for child in children if "app.telemetry.span_process" in child.cmdline()]
 
 
-async def test_spans_that_nobody_takes_are_dropped_and_it_is_said(
+async def test_spans_that_nobody_takes_are_dropped_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with deaf() as listener:
@@ -236,24 +232,7 @@ async def test_spans_leave_while_the_service_goes_on(sink: OtlpSink) -> None:
             await eventually(partial(arrived, spans))
 
 
-async def test_the_oldest_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = TelemetrySettings(otlp_endpoint="http://127.0.0.1:1")
-    process = SpanProcess(chosen, Resource({}))
-    # Nothing takes what is put: no process has been started yet.
-    monkeypatch.setattr(sending, "MOST_WAITING", 50_000)
-    for number in range(1_000):
-        trace = Trace(1, number, 1, True, "", 0, False, 1)
-        trace.end(DONE)
-        process.put(trace)
-    process._hand_over()
-    waiting = orjson.loads(b"[%b]" % b",".join(process._waiting))
-    kept = [place[1] for place, *_ in waiting]
-    assert kept == list(range(1_000 - len(kept), 1_000))
-    assert 40_000 < sum(map(len, process._waiting)) == process._size <= 50_000
-    await process.close(0.0)
-
-
-async def test_a_running_service_tells_whose_request_called_which_store(
+async def test_a_running_service_traces_which_request_called_which_store(
     redis_config: SystemConfig, postgresql_config: SystemConfig, sink: OtlpSink
 ) -> None:
     trace = "0af7651916cd43dd8448eb211c80319c"
@@ -261,7 +240,9 @@ async def test_a_running_service_tells_whose_request_called_which_store(
     async with (
         scratch_systems(redis_config, postgresql_config) as configs,
         scratch_catalogue(postgresql_config) as url,
-        Service.on(configs, url, redis_config.url, otlp_endpoint=sink.url).running() as service,
+        Service.on(
+            configs, url, redis_config.url, otlp_endpoint=sink.url, trace_ratio="0"
+        ).running() as service,
     ):
         database = unique("db")
         counts = {"fields": {"n": {"type": "integer", "default": 0}}}
@@ -270,12 +251,11 @@ async def test_a_running_service_tells_whose_request_called_which_store(
             path = f"/v1/{database}/counts/a"
             assert (await http.request("PUT", path, {}, fields)).status == 201
             assert (await http.request("GET", path)).status == 200
-            told = (await admin.request("GET", "/metrics")).body.decode()
-        assert (
-            'http_server_active_requests{http_request_method="PUT",url_scheme="http"} 0.0' in told
-        )
-        assert f'portolan_placements_total{{database="{database}",' in told
-        assert "portolan_workers 0.0" in told
+            metrics = (await admin.request("GET", "/metrics")).body.decode()
+        active = 'http_server_active_requests{http_request_method="PUT",url_scheme="http"} 0.0'
+        assert active in metrics
+        assert f'portolan_placements_total{{database="{database}",' in metrics
+        assert "portolan_workers 0.0" in metrics
     *calls, request = sink.spans
     assert calls
     assert request.name == f"PUT {ROUTE}"

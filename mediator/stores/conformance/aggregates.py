@@ -25,7 +25,7 @@ from mediator.stores.port import Aggregating
 
 __all__ = ["THEME"]
 
-THEME = Theme("aggregating")
+THEME = Theme("aggregates")
 
 Key: TypeAlias = tuple[Value | MissingType, ...]
 
@@ -95,8 +95,8 @@ def _expected(
 def _computed(rows: Searched, ids: Sequence[str], computation: Computation) -> Value:
     if computation.path is None:
         return len(ids)
-    found = [_lookup(rows, id_, computation.path) for id_ in ids]
-    values: list[Any] = [v for v in found if v is not None and not isinstance(v, MissingType)]
+    looked_up = [_lookup(rows, id_, computation.path) for id_ in ids]
+    values: list[Any] = [v for v in looked_up if v is not None and not isinstance(v, MissingType)]
     if computation.function is Function.COUNT:
         return len(values)
     return _FUNCTIONS[computation.function](values) if values else None
@@ -160,13 +160,13 @@ async def _check(
     store, fragment = _aggregating(rows), rows.subject.fragment
     if not store.aggregates(fragment, filter_, group, compute):
         return
-    found = await store.aggregate(
+    groups = await store.aggregate(
         fragment, filter_, group, compute, limit=_MOST, deadline_s=_WAIT_S
     )
     expected = _expected(rows, filter_, group, compute)
-    keys = [tuple(map(_key, key)) for key, _ in found]
+    keys = [tuple(map(_key, key)) for key, _ in groups]
     same(sorted(keys), sorted(expected), f"groups by {group}")
-    for shown, (_, results) in zip(keys, found, strict=True):
+    for shown, (_, results) in zip(keys, groups, strict=True):
         same(sorted(results), sorted(compute), "names of results")
         for name, value in results.items():
             wanted = expected[shown][1][name]
@@ -183,11 +183,14 @@ def _aggregating(rows: Searched) -> Aggregating:
 
 def _computations() -> dict[str, Computation]:
     """Make every computation of every field, the objects' number among them."""
-    made = {"objects": Computation(Function.COUNT), "lists": Computation(Function.COUNT, ("l",))}
+    computations = {
+        "objects": Computation(Function.COUNT),
+        "lists": Computation(Function.COUNT, ("l",)),
+    }
     for type_, function in product((*_NUMBERS, *_OTHERS), Function):
         if type_ in _NUMBERS or function not in (Function.SUM, Function.AVG):
-            made[f"{function}_{type_}"] = Computation(function, (type_.value,))
-    return made
+            computations[f"{function}_{type_}"] = Computation(function, (type_.value,))
+    return computations
 
 
 async def _prepared(scratch: Scratch) -> Searched:
@@ -254,12 +257,12 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def groups_are_limited(scratch: Scratch) -> None:
-    """No more groups are returned than asked for."""
+    """No more groups are returned than the limit."""
     rows = await _prepared(scratch)
     store, compute = _aggregating(rows), {"n": Computation(Function.COUNT)}
     fragment = rows.subject.fragment
     if store.aggregates(fragment, None, (("g",),), compute):
-        found = await store.aggregate(
+        groups = await store.aggregate(
             fragment, None, (("g",),), compute, limit=2, deadline_s=_WAIT_S
         )
-        same(len(found), 2, "groups of at most two")
+        same(len(groups), 2, "groups of at most two")

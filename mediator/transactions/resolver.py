@@ -1,4 +1,8 @@
-"""Resolving writes over several systems: applying what is committed, dropping what will not be."""
+"""Resolving writes over several systems: those committed are rolled forward, others aborted.
+
+Anybody may do so at any time: the log decides, and a step without its intent does nothing
+(docs/transactions.md, "What may come between").
+"""
 
 from __future__ import annotations
 
@@ -26,24 +30,24 @@ from mediator.transactions.targets import Target, record_keys
 __all__ = ["OperationPlane", "TransactionResolver"]
 
 CATALOGUE_S: Final = 6.0
-"""What a lease allows for the catalogue, beside the deadlines of the stores."""
+"""What a lease allows for the catalogue, in addition to the deadlines of the stores."""
 
 ROUND_TRIPS: Final = 4
 """Round trips to stores, one after the other, that a lease allows for."""
 
 REFUSED_S: Final = 3600.0
-"""How long an attempt that was refused cannot be logged: no call is under way for so long."""
+"""How long a refused intent cannot be logged: longer than any call is under way."""
 
-RECOVERED_AT_ONCE: Final = 50
+RECOVERY_BATCH: Final = 50
 
-AGAIN_S: Final = 0.0
-"""Who fails to resolve a write leaves it to whoever looks next: another replica may reach what this
-one does not, and would have to be faster if this one took it again at the same moment."""
+RETRY_S: Final = 0.0
+"""A replica that fails to resolve a write leaves it to the next that looks for any: another one may
+reach a system that this one does not."""
 
-FORGOTTEN_WITHIN_S: Final = 0.02
-"""How long writes that are over are gathered, so that one statement forgets many of them.
+REMOVED_WITHIN_S: Final = 0.02
+"""How long finished writes are collected, so that one statement removes many of them.
 
-A class that is placed anew is refused for as long after the last of its objects was deleted.
+For as long after the last write of a class, it cannot be placed anew.
 """
 
 
@@ -57,25 +61,18 @@ class OperationPlane(Protocol):
     async def route(self, database: str, class_name: str) -> ClassRoute:
         """Find where a class lives."""
 
-    async def newest(self) -> RoutingModel:
+    async def newest_model(self) -> RoutingModel:
         """Look for a newer routing model."""
 
     async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
         """Return the answer that the stores remember of an operation."""
 
-    async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
+    async def remove_copy(self, route: ClassRoute, id_: str, version: int) -> None:
         """Remove the view's copy of an object that was deleted."""
 
 
 class TransactionResolver:
-    """Resolves writes, those of coordinators that have gone included; implements `IntentResolver`.
-
-    Args:
-        plane: Carries out single operations.
-        calls: Sends store calls.
-        log: The log.
-        observe: WriteReply of what was recovered.
-    """
+    """Resolves writes, also those of dead coordinators; implements `IntentResolver`."""
 
     def __init__(
         self, plane: OperationPlane, calls: StoreCalls, log: TransactionLog, observe: Observer
@@ -87,28 +84,30 @@ class TransactionResolver:
         self.intents = IntentStore(calls.systems)
         self._applier = Applier(calls, self.intents, plane.remove_copy)
         self._applying: dict[str, asyncio.Task[Any]] = {}
-        self._over: list[str] = []
-        self._forgetting: asyncio.Task[None] | None = None
+        self._finished: list[str] = []
+        self._removing: asyncio.Task[None] | None = None
 
     @property
     def lease_s(self) -> float:
-        """More seconds than a live coordinator needs, as a rule."""
+        """Lease of a write: as a rule, more seconds than a live coordinator needs."""
         deadlines = [guarded.store.config.deadline_s for guarded in self._systems]
         return CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
 
     async def recover(self) -> int:
-        """Resolve writes whose coordinators have gone; returns how many were."""
+        """Resolve writes whose coordinators have died; returns how many."""
         resolved = 0
-        for entry in await self._log.take(RECOVERED_AT_ONCE, self.lease_s):
+        for entry in await self._log.take(RECOVERY_BATCH, self.lease_s):
             with suppress(MediatorError):
                 await self.resolve_entry(entry)
                 resolved += 1
         return resolved
 
     async def resolve(self, met: ForeignIntents) -> None:
-        """Roll committed writes forward, and take away intents of those that are over."""
+        """Roll committed writes forward, and remove the intents of those that are over."""
         entries = await self._log.find(list(met))
         if unknown := [intent for intent in met if intent not in entries]:
+            # First refuse, then look again: from here on they cannot be logged, so what is removed
+            # below is no intent of a write that may still commit.
             await self._log.refuse(unknown, REFUSED_S)
             entries |= await self._log.find(unknown)
         known = ((entries[intent], keys) for intent, keys in met.items() if intent in entries)
@@ -116,7 +115,7 @@ class TransactionResolver:
 
     async def _resolve(self, entry: Entry, keys: Sequence[RecordKey]) -> None:
         if entry.state is State.COMMITTED:
-            # Once for all who meet it here; they go on waiting if a system does not answer.
+            # Rolled forward once for all who meet it here; they back off further if it takes long.
             task = self._applying.get(entry.intent) or self._start(entry, self._roll_forward(entry))
             await asyncio.wait([task], timeout=MAX_PAUSE_S)
         elif entry.state is State.PREPARING and entry.overdue:
@@ -128,44 +127,44 @@ class TransactionResolver:
         """Abort a write, or roll it forward if it is committed by now."""
         try:
             if entry.state is not State.COMMITTED and await self._log.abort(entry.intent):
-                await self._drop(entry)
+                await self._remove_aborted(entry)
                 return
             current = await self._log.find([entry.intent])
             answers = await self.roll_forward(current[entry.intent]) if current else []
         except Unavailable:
-            await self._log.postpone(entry.intent, AGAIN_S)
+            await self._log.postpone(entry.intent, RETRY_S)
             raise
         results_or_raise(answers)
-        self._tell(entry, applied=True)
+        self._notify(entry, applied=True)
 
-    async def _drop(self, entry: Entry) -> None:
-        await self._plane.newest()
+    async def _remove_aborted(self, entry: Entry) -> None:
+        # By an older model, records of a class placed anew would be missed.
+        await self._plane.newest_model()
         await self.intents.unlock(record_keys(await self._targets(entry)), entry.intent)
         await self._log.remove([entry.intent])
         if entry.records:
-            self._tell(entry, applied=False)
+            self._notify(entry, applied=False)
 
     async def roll_forward(self, entry: Entry) -> list[Answer]:
-        """Apply what a write has committed; returns what came of its operations.
+        """Apply what a write has committed; returns the answer to each operation.
 
         It goes on if the caller is cancelled.
         """
         return await asyncio.shield(self._start(entry, self._roll_forward(entry)))
 
     async def _roll_forward(self, entry: Entry) -> list[Answer]:
-        await self._plane.newest()  # by an older model, a fragment would seem to be no more
-        routes: dict[str, ClassRoute | None] = {}
-        for name in {told["class"] for told in entry.redo or ()}:
-            routes[name] = await self._route(entry.database, name)
-        loaded = [
-            load_operation(routes[told["class"]], told, entry.intent) for told in entry.redo or ()
-        ]
+        # By an older model, a fragment would seem to have left the class.
+        await self._plane.newest_model()
+        redo = entry.redo or ()
+        names = {document["class"] for document in redo}
+        routes = {name: await self._route(entry.database, name) for name in names}
+        loaded = [load_operation(routes[d["class"]], d, entry.intent) for d in redo]
         return await self._apply(entry, loaded)
 
     async def apply(self, entry: Entry, prepared: Sequence[PreparedOperation]) -> list[Answer]:
-        """Apply committed work, and let the log forget it once all of it is done.
+        """Apply a committed write of the current task, and remove it from the log afterwards.
 
-        Who meets the write meanwhile waits for the caller's task, which nobody may cancel.
+        Others that meet the write meanwhile wait for that task, which nobody may cancel.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -178,13 +177,13 @@ class TransactionResolver:
     def _start(
         self, entry: Entry, applying: Coroutine[Any, Any, list[Answer]]
     ) -> asyncio.Task[list[Answer]]:
-        def end(task: asyncio.Task[list[Answer]]) -> None:
+        def forget(task: asyncio.Task[list[Answer]]) -> None:
             self._applying.pop(entry.intent, None)
             if not task.cancelled():
-                task.exception()  # told to those who wait for it, if there is anybody
+                task.exception()  # retrieved, so that asyncio does not log it where nobody awaits
 
         task = self._applying[entry.intent] = asyncio.create_task(applying)
-        task.add_done_callback(end)
+        task.add_done_callback(forget)
         return task
 
     async def _apply(
@@ -204,14 +203,15 @@ class TransactionResolver:
         else:
             with suppress(Unavailable):
                 if await self.outdated(operation.target.route for operation in prepared):
-                    found = await self._log.find([entry.intent])
-                    if entry.intent in found:
-                        return await self._roll_forward(found[entry.intent])
-                await self._log.postpone(entry.intent, AGAIN_S)
-        return [_to_come(a) if isinstance(a, MediatorError) else a for a in answers]
+                    # A class was placed anew meanwhile: go on with the routes of today.
+                    current = await self._log.find([entry.intent])
+                    if entry.intent in current:
+                        return await self._roll_forward(current[entry.intent])
+                await self._log.postpone(entry.intent, RETRY_S)
+        return [_outcome_unknown(a) if isinstance(a, MediatorError) else a for a in answers]
 
     async def _finish(self, entry: Entry, answers: Sequence[Answer]) -> None:
-        # All of it is applied and remembered: an entry left behind is repeated without effect.
+        # All of it is applied: an entry left in the log would be applied again, without effect.
         if entry.operation is None:
             self.forget(entry.intent)
             return
@@ -220,42 +220,42 @@ class TransactionResolver:
             await self._log.finish(entry.intent, done)
 
     def forget(self, intent: str) -> None:
-        """Let the log forget a write whose intents are gone, soon, many at a time."""
-        self._over.append(intent)
-        if self._forgetting is None or self._forgetting.done():
-            self._forgetting = asyncio.create_task(self._forget())
+        """Remove a write whose intents are gone from the log: soon, with many others."""
+        self._finished.append(intent)
+        if self._removing is None or self._removing.done():
+            self._removing = asyncio.create_task(self._remove_finished())
 
-    async def _forget(self) -> None:
-        while self._over:
-            await asyncio.sleep(FORGOTTEN_WITHIN_S)
-            over, self._over = self._over, []
-            with suppress(Unavailable):  # recovery finds nothing left to be done
-                await self._log.remove(over)
+    async def _remove_finished(self) -> None:
+        while self._finished:
+            await asyncio.sleep(REMOVED_WITHIN_S)
+            finished, self._finished = self._finished, []
+            with suppress(Unavailable):  # recovery will find that nothing is left to be done
+                await self._log.remove(finished)
 
     async def abandon(self, entry: Entry, targets: Sequence[Target]) -> None:
-        """Take away the intents of a write that will not happen, wherever its objects live by now.
+        """Remove the intents of a write that will not happen.
 
-        What cannot be reached now is left to whoever meets it, and to recovery.
+        What cannot be reached now is left to those who meet it, and to recovery.
         """
         try:
             await self.intents.unlock(record_keys(targets), entry.intent)
             if entry.operation is None:
                 self.forget(entry.intent)
-            else:  # its next attempt is of the same operation
+            else:  # at once: the next attempt has the same operation
                 await self._log.remove([entry.intent])
         except MediatorError:
             with suppress(MediatorError):
                 await self._log.abort(entry.intent)
 
     async def release(self, targets: Sequence[Target], intent: str) -> None:
-        """Take intents back from objects that a write leaves alone, if they can be reached."""
+        """Remove intents from objects that a write does not change, if they can be reached."""
         if targets:
             with suppress(MediatorError):
                 await self.intents.unlock(record_keys(targets), intent)
 
     async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
-        """Whether routes are of an older model than the newest: their places may be gone."""
-        databases = (await self._plane.newest()).databases
+        """Whether any route is not in the newest model: its class may have been placed anew."""
+        databases = (await self._plane.newest_model()).databases
         for route in routes:
             database = databases.get(route.anchor.database)
             if database is None or database.classes.get(route.schema.name) is not route:
@@ -263,11 +263,11 @@ class TransactionResolver:
         return False
 
     async def close(self) -> None:
-        """Wait for what is being applied and forgotten."""
-        tasks = [*self._applying.values(), self._forgetting]
+        """Wait for what is being applied, and removed from the log."""
+        tasks = [*self._applying.values(), self._removing]
         await asyncio.gather(*(task for task in tasks if task), return_exceptions=True)
 
-    def _tell(self, entry: Entry, *, applied: bool) -> None:
+    def _notify(self, entry: Entry, *, applied: bool) -> None:
         outcome: Any = "applied" if applied else "dropped"
         self._observe(RedoRecovered(entry.database, entry.intent, outcome))
 
@@ -286,7 +286,7 @@ class TransactionResolver:
             return None
 
 
-def _to_come(error: MediatorError) -> OutcomeUnknown:
+def _outcome_unknown(error: MediatorError) -> OutcomeUnknown:
     detail = "The write is committed; what is missing of it follows once all systems answer."
     system = error.system if isinstance(error, Unavailable) else "unknown"
     unknown = OutcomeUnknown(detail, system=system)
