@@ -10,14 +10,14 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from app.api.former_owners import require_open, was_made_after
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
 from app.http.paths import parse_integer, parse_query
-from app.security.authorisation import Access
+from mediator.access.authorisation import Access
+from mediator.access.former_owners import was_made_after
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.changes.feed import Event, PositionGone
@@ -102,8 +102,7 @@ class Changes:
             Scope.READ, routed.database, parameters.get("class"), by_anybody=False
         )
         for name in self._classes_of(routed, parameters.get("class")):
-            routed.access.require_all(routed.database, name)
-            require_open(routed.access, routed.database, name)
+            routed.access.require_changes(routed.database, name)
         subscriptions = self._subscriptions
         if subscriptions is None:
             detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."
