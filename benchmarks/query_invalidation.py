@@ -132,8 +132,8 @@ async def _whole(options: Options, url: str, rounds: int) -> list[Result]:
             costs[count] = await _writes(sketch, options.seed, count, rounds)
         finally:
             await sketch.close()
-        told = costs[count]
-        options.say(f"write with {count:,}: {told.mean_ms:.3f} ms, p99 {told.p99_ms:.3f} ms")
+        cost = costs[count]
+        options.say(f"write with {count:,}: {cost.mean_ms:.3f} ms, p99 {cost.p99_ms:.3f} ms")
     base, most = costs[0], costs[_COUNTS[-1]]
     rows += _rows("begin and end of a write with 0 queries", base, 0)
     more = _Costs(most.mean_ms - base.mean_ms, most.p99_ms - base.p99_ms)
@@ -156,7 +156,7 @@ async def _writes(sketch: RedisSketch, seed: int, count: int, rounds: int) -> _C
         effect = _move(draw)
         started = perf_counter()
         token = await guard.begin(_PARTITION.database, _keys(number))
-        await guard.end(_PARTITION.database, token, {}, partial(_told, effect))
+        await guard.end(_PARTITION.database, token, {}, partial(_effects, effect))
         seconds.append(perf_counter() - started)
     return _Costs.of(seconds)
 
@@ -227,5 +227,5 @@ def _check(queries: Mapping[str, RegisteredQuery], effect: Effect, found: Abstra
             raise Failed(f"{key} was not found")
 
 
-def _told(effect: Effect, alone: bool) -> Mapping[str, list[Effect]]:  # noqa: ARG001 - the guard's
+def _effects(effect: Effect, alone: bool) -> Mapping[str, list[Effect]]:  # noqa: ARG001 - the guard's
     return {_PARTITION.class_name: [effect]}

@@ -40,7 +40,7 @@ from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import Writers
 from mediator.control.clearing import Clearing
-from mediator.control.evaluation import Judgement, Patience
+from mediator.control.evaluation import Hysteresis, PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.membership import Membership
 from mediator.control.plane import Control
@@ -59,7 +59,7 @@ from mediator.model.guard import NullGuard, WriteGuard
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
 from mediator.operations.orphans import OrphanResolver
-from mediator.placement.metrics import MetricsBook
+from mediator.placement.metrics_registry import MetricsRegistry
 from mediator.query.budget import Limits
 from mediator.routing.model import RoutingModel
 from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
@@ -71,12 +71,12 @@ from mediator.transactions.coordinator import Transactions
 __all__ = ["Mediator", "MediatorOptions", "Relaying"]
 
 REAPED_AT_ONCE = 1_000
-JUDGING_SHARE = 0.2
-"""Scoring is arithmetic over every schema there is: of the event loop it gets this much."""
+EVALUATION_SHARE = 0.2
+"""Share of the event loop for scoring, which is arithmetic over every schema."""
 
 Relaying: TypeAlias = Literal["here", "elsewhere", "only"]
-"""Who brings changes to the feed and to views: this mediator, another, or this one and nothing
-else. Changes that wait in records are always brought by the process that wrote them."""
+"""Who relays changes to the feed and to views: this mediator, another, or this one and nothing
+else. Changes that wait in records are always relayed by the process that wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ class MediatorOptions:
         proposal_dwell_s: For how many seconds it must do so.
         query_limits: What a query may cost.
         retention: What the change feed keeps.
-        guard: Told of every write.
-        relaying: Who brings changes to the feed and to views.
+        guard: The guard of caches, called for every write.
+        relaying: Who relays changes to the feed and to views.
         clock: The time, for everything but the stores.
-        alone: Whether there must be no other replica: what it keeps for itself others need to know.
+        alone: Whether there must be no other replica, as it keeps state that others would need.
         migrate: Whether the tables of the catalogue are upgraded at the start.
         energy: What the operator states of powers.
     """
@@ -120,8 +120,8 @@ class Mediator:
 
     Args:
         options: What to build.
-        factory: Makes a store of each kind.
-        observers: Told of everything that happens.
+        factory: Creates a store of each kind.
+        observers: Called with every event.
     """
 
     def __init__(
@@ -130,10 +130,10 @@ class Mediator:
         self._options = options
         self._clock = options.clock
         self._replica = uuid4().hex
-        self._book = MetricsBook(self._clock)
-        own = [FilteredObserver(self._book.observe, MetricsBook.HEARS)]
-        if options.relaying != "elsewhere":  # else there is no relay here to be nudged
-            own.append(FilteredObserver(self._hear, {StoreCallFinished}))
+        self._metrics = MetricsRegistry(self._clock)
+        own = [FilteredObserver(self._metrics.observe, MetricsRegistry.EVENTS)]
+        if options.relaying != "elsewhere":  # else there is no relay here to wake
+            own.append(FilteredObserver(self._on_event, {StoreCallFinished}))
         self._observe = broadcast(*own, *observers)
         self._exchange = _exchange(options.coordination_url)
         self._coordination = _coordination(options)
@@ -163,17 +163,17 @@ class Mediator:
         self._clearing = Clearing(DroppedDatabases(self._catalogue), self._systems, self._feed())
         self._schemas = self._place(follower)
         self._advisor = Advisor(
-            self._registry.candidates, self._book.offered, self._clock, energy=options.energy
+            self._registry.candidates, self._metrics.offered, self._clock, energy=options.energy
         )
-        judgement = self._judge(events)
-        self.control = self._govern(judgement)
+        evaluation = self._evaluate(events)
+        self.control = self._govern(evaluation)
         self.archive = self._keep()
         self.integrity = Integrity(self.data, self._feed(), self._clock)
-        self._scheduler = Scheduler(self._periodic_tasks(judgement))
+        self._scheduler = Scheduler(self._periodic_tasks(evaluation))
 
     def _register(self, factory: StoreFactory) -> Registry:
         return Registry(
-            self._systems, self._registrations, factory, self._book, self._observe, self._clock
+            self._systems, self._registrations, factory, self._metrics, self._observe, self._clock
         )
 
     def _operate(self, calls: StoreCalls) -> Executor:
@@ -229,20 +229,20 @@ class Mediator:
             self._observe,
         )
 
-    def _judge(self, events: CatalogueEvents) -> Judgement:
-        patience = Patience(self._options.proposal_margin, self._options.proposal_dwell_s)
+    def _evaluate(self, events: CatalogueEvents) -> PlacementEvaluation:
+        hysteresis = Hysteresis(self._options.proposal_margin, self._options.proposal_dwell_s)
         proposals = CatalogueProposals(self._catalogue)
-        return Judgement(
-            self._registry, self.data, events, proposals, patience, self._observe, self._clock
+        return PlacementEvaluation(
+            self._registry, self.data, events, proposals, hysteresis, self._observe, self._clock
         )
 
-    def _govern(self, judgement: Judgement) -> Control:
+    def _govern(self, evaluation: PlacementEvaluation) -> Control:
         return Control(
             self._catalogue,
             self._registry,
             self._systems,
             self._schemas,
-            judgement,
+            evaluation,
             self._advisor,
             self.data,
         )
@@ -257,32 +257,31 @@ class Mediator:
     def _model(self) -> RoutingModel:
         return self.data.model
 
-    def _periodic_tasks(self, judgement: Judgement) -> list[PeriodicTask]:
+    def _periodic_tasks(self, evaluation: PlacementEvaluation) -> list[PeriodicTask]:
         periodic_tasks = [
-            PeriodicTask("opening systems", 2.0, self._registry.reconnect),
-            PeriodicTask("reading the systems' clocks", 1.0, self._read_clocks),
+            PeriodicTask("open systems", 2.0, self._registry.reconnect),
+            PeriodicTask("read clocks of systems", 1.0, self._read_clocks),
         ]
         if self._options.relaying == "only":
-            periodic_tasks.append(
-                PeriodicTask("looking for a newer routing model", 1.0, self._schemas.refresh)
-            )
+            periodic_tasks.append(PeriodicTask("refresh routing model", 1.0, self._schemas.refresh))
         if self._options.relaying != "elsewhere":
-            periodic_tasks += [*self.changes.relaying_duties(), *self.views.relaying_tasks()]
+            periodic_tasks += [*self.changes.relaying_tasks(), *self.views.relaying_tasks()]
         if self._options.relaying != "only":
-            periodic_tasks += self._serving_duties(judgement)
+            periodic_tasks += self._serving_tasks(evaluation)
         return periodic_tasks
 
-    def _serving_duties(self, judgement: Judgement) -> list[PeriodicTask]:
+    def _serving_tasks(self, evaluation: PlacementEvaluation) -> list[PeriodicTask]:
+        evaluate = partial(evaluation.evaluate, EVALUATION_SHARE)
         return [
-            PeriodicTask("holding the place among replicas", 2.0, self._presence.hold),
-            PeriodicTask("confirming the routing model in force", 1.0, self._membership.renew),
-            PeriodicTask("resolving writes over several systems", 1.0, self._settle),
-            PeriodicTask("sharing metrics", 5.0, self._share_metrics),
-            PeriodicTask("looking at utilisation", SAMPLED_EVERY_S, self._advisor.sample),
-            PeriodicTask("judging placements", 5.0, partial(judgement.judge, JUDGING_SHARE)),
-            PeriodicTask("removing what is past its retention", 60.0, self._reap),
-            PeriodicTask("removing expired objects", 5.0, self._sweep_expired),
-            PeriodicTask("clearing what dropped databases left", 60.0, self._clearing.run),
+            PeriodicTask("renew presence", 2.0, self._presence.hold),
+            PeriodicTask("confirm routing model", 1.0, self._membership.renew),
+            PeriodicTask("recover transactions", 1.0, self._recover),
+            PeriodicTask("share metrics", 5.0, self._share_metrics),
+            PeriodicTask("sample utilisation", SAMPLED_EVERY_S, self._advisor.sample),
+            PeriodicTask("evaluate placements", 5.0, evaluate),
+            PeriodicTask("reap", 60.0, self._reap),
+            PeriodicTask("sweep expired objects", 5.0, self._sweep_expired),
+            PeriodicTask("clear dropped databases", 60.0, self._clearing.run),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
         ]
@@ -299,7 +298,7 @@ class Mediator:
         await self._schemas.refresh()
 
     async def start(self) -> None:
-        """Open everything, and begin the periodic tasks.
+        """Open everything, and start the periodic tasks.
 
         Raises:
             CatalogueMismatch: The tables of the catalogue are not those of this code.
@@ -310,12 +309,12 @@ class Mediator:
         if self._options.relaying != "only":
             await self._presence.hold()
             await self._membership.renew()
-            await self.changes.begin()
+            await self.changes.register()
             await self.transactions.recover()
         self._scheduler.start()
 
     async def stop(self) -> None:
-        """End the periodic tasks and release every connection."""
+        """Stop the periodic tasks and release every connection."""
         await self._scheduler.stop()
         await self.transactions.close()
         await self.views.close()
@@ -330,11 +329,11 @@ class Mediator:
 
     @property
     def leases(self) -> Leases | None:
-        """What replicas agree by on who does something; None: there is nothing that they share."""
+        """The leases among replicas; None without a coordination Redis."""
         return self._coordination.leases if self._coordination else None
 
     async def reconfigure(self, systems: Sequence[SystemRegistration]) -> list[str]:
-        """Reach systems as settings say by now; see `Registry.reconfigure`."""
+        """Apply new settings of systems; see `Registry.reconfigure`."""
         return await self._registry.reconfigure(systems)
 
     async def secret(self, name: str, proposal: str) -> str:
@@ -345,20 +344,20 @@ class Mediator:
         """Count the objects of a database; raises `Unavailable`."""
         return await self._schemas.count(database)
 
-    def _hear(self, told: Observation) -> None:
-        self.changes.hear(told)
+    def _on_event(self, event: Observation) -> None:
+        self.changes.on_event(event)
 
     async def _refresh(self) -> None:
         await self._schemas.refresh()
 
     async def _share_metrics(self) -> None:
-        told = {**self._book.snapshot(), **self._advisor.shared()}
-        await self._exchange.publish(self._replica, told)
+        own = {**self._metrics.snapshot(), **self._advisor.shared()}
+        await self._exchange.publish(self._replica, own)
         others = await self._exchange.others(self._replica)
-        self._book.merge(others)
-        self._advisor.hear(others)
+        self._metrics.merge(others)
+        self._advisor.merge(others)
 
-    async def _settle(self) -> None:
+    async def _recover(self) -> None:
         await self.transactions.recover()
 
     async def _reap(self) -> None:

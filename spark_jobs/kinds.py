@@ -8,7 +8,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from spark_jobs.runner.port import Kind, SpecInvalid
+from spark_jobs.runner.port import Kind
+from spark_jobs.runner.specification import SpecInvalid
 
 __all__ = ["ENTRY_POINTS", "example_of", "find_kind", "kind_names"]
 

@@ -14,6 +14,7 @@ import typer
 
 from app.commands import remote_job
 from app.commands.consoles import errors
+from app.commands.job_file import read_job_file
 from app.commands.run_view import EXIT, bars, check_target, print_document, print_reasons, show
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ __all__ = ["job"]
 
 job = typer.Typer(no_args_is_help=True, help="Analytic jobs: docs/jobs.md.")
 
-_LONGEST_JOB = 2**20
-
 
 @job.command("kinds")
 def kinds() -> None:
@@ -33,6 +32,15 @@ def kinds() -> None:
 
     for name in kind_names():
         typer.echo(f"{name:20} {find_kind(name).summary}")
+
+
+@job.command("schema")
+def schema(name: Annotated[str, typer.Argument(metavar="KIND")]) -> None:
+    """Print the JSON Schema of the specifications of a kind."""
+    from spark_jobs.kinds import find_kind
+
+    with _readable_errors():
+        print_document(find_kind(name).specification.model_json_schema())
 
 
 @job.command("run")
@@ -56,30 +64,16 @@ def run(
 
     Ends with 0 if it is done, 3 if its limits stopped it, 130 if it was interrupted, else 1.
     """
+    from spark_jobs.runner.job import parse_job
+
     logging.getLogger("portolan.jobs").setLevel("DEBUG" if verbose else "ERROR")
     del wait  # the same command line works with a service and without
     with _readable_errors():
-        job_ = _read(spec)
+        job_ = parse_job(read_job_file(spec))
         _check(out, dry_run=dry_run)
     scratch = tempfile.TemporaryDirectory(prefix="portolan-run-") if run_dir is None else None
     with scratch or nullcontext(str(run_dir)) as directory, _readable_errors():
         raise typer.Exit(_execute(job_, Path(directory), out, dry_run=dry_run))
-
-
-def _read(path: Path) -> Job:
-    import orjson
-
-    from spark_jobs.runner.job import read_job
-    from spark_jobs.runner.port import SpecInvalid
-
-    if path.stat().st_size > _LONGEST_JOB:
-        raise SpecInvalid("", f"a job has {_LONGEST_JOB:,} bytes at most")
-    try:
-        document = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise SpecInvalid("", f"it is not JSON: {where}") from None
-    return read_job(document)
 
 
 def _check(out: Path | None, *, dry_run: bool) -> None:
@@ -120,13 +114,13 @@ def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
 @contextmanager
 def _readable_errors() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
-    from spark_jobs.runner.port import SpecInvalid
+    from spark_jobs.runner.specification import SpecInvalid
     from spark_jobs.session import SparkUnavailable
 
     try:
         yield
     except SpecInvalid as error:
-        errors.print(f"The job is not one: {error}")
+        errors.print(f"The job is malformed: {error}")
     except (SparkUnavailable, OSError) as error:
         errors.print(f"Nothing was done: {error}")
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.consoles import errors
+from app.commands.job_file import read_job_file
 from app.commands.key_option import KeyFile, key_in
 from app.commands.run_view import EXIT, bars, check_target, print_document, print_reasons, show
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from app.commands.remote_runs import RemoteRuns
 
 __all__ = ["cancel", "list_", "resume", "show_", "submit"]
-
-_LONGEST_JOB = 2**20
 
 Id = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 Database = Annotated[str, typer.Option(help="The database that the run belongs to.")]
@@ -47,7 +46,7 @@ def submit(
     With --wait it ends with 0 if the run is done, 3 if its limits stopped it, 130 if it was
     cancelled, else 1. Ctrl-C ends the waiting; the run goes on.
     """
-    document = _read(spec)
+    document = read_job_file(spec)
     with _readable_errors(), _runs(url, database, key_file) as runs:
         if out is not None:
             check_target(out)
@@ -140,21 +139,6 @@ def _runs(url: str | None, database: str, key_file: Path | None) -> RemoteRuns:
     from app.settings.main import HttpSettings
 
     return RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    import orjson
-
-    if path.stat().st_size > _LONGEST_JOB:
-        raise typer.BadParameter(f"A job has {_LONGEST_JOB:,} bytes at most.")
-    try:
-        document = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise typer.BadParameter(f"{path} is not JSON: {where}.") from None
-    if not isinstance(document, dict):
-        raise typer.BadParameter(f"{path} is no JSON object.")
-    return document
 
 
 @contextmanager

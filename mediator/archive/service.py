@@ -73,7 +73,7 @@ class Archive:
 
     async def _renew_feed(self, database: str) -> None:
         if self._feed is not None:
-            await self._feed.renew_incarnation(self._id_of(database))
+            await self._feed.start_generation(self._id_of(database))
 
     def _id_of(self, database: str) -> str:
         return self._data.model.databases[database].id

@@ -1,7 +1,7 @@
-"""Which writes wait for this replica's lease before they are acknowledged.
+"""Which writes may be acknowledged only under this replica's lease.
 
-Those that only this replica can bring to the feed, of classes that have a copy: what is answered
-from the copy says how old it is, and could not know of them.
+Those that only this replica can relay at first, of classes that have a copy: answers from the copy
+state how old it is, and could not know of them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Acknowledging:
         return self._kinds[kind] and self._has_copy(fragment)
 
     async def allows(self, fragment: Fragment) -> bool:
-        """Whether it may be now, or after a moment's wait."""
+        """Whether it may be acknowledged now, or after a short wait."""
         system, database = fragment.system, fragment.database_id
-        may = self._writers.may_acknowledge(system, database)
-        return may or await self._writers.wait(system, database)
+        allowed = self._writers.may_acknowledge(system, database)
+        return allowed or await self._writers.wait(system, database)
 
     def _has_copy(self, fragment: Fragment) -> bool:
         """Whether the class has a copy; one that this replica does not know yet may have."""

@@ -53,17 +53,17 @@ def time_of(document: bytes) -> datetime:
 
 def change_from(document: bytes, database_id: str) -> Change:
     """Return the change of a document in the feed of a database."""
-    told = orjson.loads(document)
+    members = orjson.loads(document)
     return Change(
-        id=told["id"],
-        database=told["database"],
-        class_name=told["class"],
-        object_id=told["object"],
-        group=told["group"],
-        version=told["version"],
-        kind=told["kind"],
-        before=told["before"],
-        after=told["after"],
-        time_us=(datetime.fromisoformat(told["time"]) - _EPOCH) // _US,
+        id=members["id"],
+        database=members["database"],
+        class_name=members["class"],
+        object_id=members["object"],
+        group=members["group"],
+        version=members["version"],
+        kind=members["kind"],
+        before=members["before"],
+        after=members["after"],
+        time_us=(datetime.fromisoformat(members["time"]) - _EPOCH) // _US,
         database_id=database_id,
     )

@@ -1,4 +1,4 @@
-"""One look at a database's feed for all who follow it in this process."""
+"""One reader of a database's feed for all its subscribers in this process."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ __all__ = ["Buffer", "Fanout"]
 
 log = logging.getLogger(__name__)
 
-_ROOM: Final = 5_000
+_CAPACITY: Final = 5_000
 _BATCH: Final = 1_000
 _BLOCK_S: Final = 1.0
 _PAUSE_S: Final = 0.5
 
 
 class Buffer:
-    """Events that a subscriber has not taken yet; one that is too slow loses them, and is told."""
+    """Events that a subscriber has not taken yet; it overflows if the subscriber is too slow."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
-        self._stirred = asyncio.Event()
-        self.broken = False
+        self._changed = asyncio.Event()
+        self.has_overflowed = False
         """Whether events are missing: they are to be read from the feed itself."""
 
     def put(self, events: Iterable[Event]) -> None:
         """Add events, if there is room for them."""
         self._events.extend(events)
-        if len(self._events) > _ROOM:
-            self.break_off()
-        self._stirred.set()
+        if len(self._events) > _CAPACITY:
+            self.overflow()
+        self._changed.set()
 
-    def break_off(self) -> None:
-        """Lose all events."""
+    def overflow(self) -> None:
+        """Drop all events."""
         self._events.clear()
-        self.broken = True
-        self._stirred.set()
+        self.has_overflowed = True
+        self._changed.set()
 
-    def mend(self) -> None:
-        """Begin again, before the feed itself is read."""
+    def reset(self) -> None:
+        """Start again, before the feed itself is read."""
         self._events.clear()
-        self.broken = False
+        self.has_overflowed = False
 
     async def take(self, limit: int, wait_s: float) -> list[Event]:
         """Take up to `limit` events, waiting for the first of them."""
-        if not self._events and not self.broken:
-            self._stirred.clear()
+        if not self._events and not self.has_overflowed:
+            self._changed.clear()
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._stirred.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 return []
         return [self._events.popleft() for _ in range(min(limit, len(self._events)))]
 
 
 class Fanout:
-    """Follows one database while somebody is attached.
+    """Follows one database while it has subscribers.
 
-    A driver may lose a cancellation in its own timeouts. So a look at the feed is told besides that
-    it is over: else each one that was missed would go on for ever, with a connection of its own.
+    A driver may lose a cancellation in its own timeouts. So a reader gets an event besides: else
+    one that missed its cancellation would go on for ever, with a connection of its own.
     """
 
     def __init__(self, feed: Feed, database: str) -> None:
@@ -74,62 +74,62 @@ class Fanout:
         self._database = database
         self._buffers: set[Buffer] = set()
         self._task: asyncio.Task[None] | None = None
-        self._over = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._following = asyncio.Event()
 
     async def attach(self) -> Buffer:
-        """Return a buffer that gets every event from now on, or is broken."""
+        """Return a buffer that gets every event from now on, or overflows."""
         buffer = Buffer()
         self._buffers.add(buffer)
         if self._task is None:
-            self._over = asyncio.Event()
-            self._task = asyncio.create_task(self._run(self._over))
+            self._stopped = asyncio.Event()
+            self._task = asyncio.create_task(self._run(self._stopped))
         await self._following.wait()
         return buffer
 
     def detach(self, buffer: Buffer) -> None:
-        """Let a buffer go; the last one ends the look at the feed."""
+        """Detach a buffer; without any the reader stops."""
         self._buffers.discard(buffer)
         if not self._buffers:
             self.close()
 
     def close(self) -> None:
-        """End the look at the feed; whoever waits is woken."""
+        """Stop the reader, and wake all subscribers."""
         if self._task is not None:
-            self._over.set()
+            self._stopped.set()
             self._task.cancel()
             self._task = None
         self._following.set()
         self._following = asyncio.Event()
         for buffer in self._buffers:
-            buffer.break_off()
+            buffer.overflow()
 
-    async def _run(self, over: asyncio.Event) -> None:
-        while not over.is_set():
+    async def _run(self, stopped: asyncio.Event) -> None:
+        while not stopped.is_set():
             try:
-                await self._follow(over)
+                await self._follow(stopped)
             except MediatorError as error:
                 log.warning("following the feed of %s: %s", self._database, error)
             except Exception:
                 log.exception("following the feed of %s failed", self._database)
-            if over.is_set():
-                return  # the buffers are the next one's
+            if stopped.is_set():
+                return  # the buffers belong to the next reader
             for buffer in self._buffers:
-                buffer.break_off()
-            self._following.set()  # whoever attaches now finds out for himself
+                buffer.overflow()
+            self._following.set()  # a new subscriber reads the feed itself
             await asyncio.sleep(_PAUSE_S)
 
-    async def _follow(self, over: asyncio.Event) -> None:
+    async def _follow(self, stopped: asyncio.Event) -> None:
         at = [await self._feed.last(self._database, p) for p in range(PARTITIONS)]
         generation = await self._feed.generation(self._database)
-        if over.is_set():
+        if stopped.is_set():
             return
         for buffer in self._buffers:
-            buffer.break_off()  # what was appended before now is for them to read
+            buffer.overflow()  # they read earlier events themselves
         self._following.set()
         while await self._feed.generation(self._database) == generation:
             events = await self._feed.follow(self._database, at, _BATCH, _BLOCK_S)
-            if over.is_set():
+            if stopped.is_set():
                 return
             for event in events:
                 at[event.partition] = max(at[event.partition], event.id, key=order_of)

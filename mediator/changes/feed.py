@@ -1,12 +1,10 @@
-"""The feed as the mediator sees it: streams of changes, one for each partition of a database.
+"""The port of the change feed: streams of changes, one for each partition of a database.
 
-Every database is named by its id here, and so it is by all who bring changes or copy objects.
+Databases are named by their ids here. A relay appends changes with their positions in the store's
+log. The feed keeps the position of the last entry it has of each log (the *cursor*) and moves it in
+the same step in which it appends, so a batch that is appended twice takes effect once.
 
-What relays bring comes with its place in the store's log. The feed keeps the place of the last
-entry it has of each log (the *cursor*) and moves it in the same step in which it appends, so that
-whatever is brought twice is taken once.
-
-Places in a stream (*stream ids*) are text that only the feed understands; `BEGINNING` is before
+*Stream ids* are positions in a stream: text that only the feed understands. `BEGINNING` is before
 every change.
 """
 
@@ -22,29 +20,29 @@ from mediator.model.change import Change
 
 __all__ = [
     "BEGINNING",
-    "Account",
-    "Brought",
     "Event",
     "Feed",
     "FeedWentBack",
     "LeaseLost",
+    "LogBatch",
     "PositionGone",
     "Source",
+    "WriterProgress",
 ]
 
 BEGINNING: Final = "0-0"
 
 
 class FeedWentBack(Exception):
-    """The feed has lost what it had: its server fell back to an older state of its data."""
+    """The feed has lost changes: its server has an older state of its data."""
 
 
 class LeaseLost(Exception):
-    """The lease that was shown is held by another, or by nobody."""
+    """The lease is not held by the caller."""
 
 
 class PositionGone(MediatorError):
-    """Changes after the position are no longer kept, or the feed it was given by is lost."""
+    """Changes after the position are no longer kept, or its feed is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +54,14 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
-    """What a relay has read of a log, of the changes of one database.
+class LogBatch:
+    """Changes of one database that a relay has read of a log.
 
     Attributes:
         source: The log.
-        after: The place from which it was read: all up to it must have been brought before.
-        upto: The place up to which it was read.
-        entries: The changes, each with its place; in the order of the log.
+        after: The position from which it was read: all up to it must have been appended before.
+        upto: The position up to which it was read.
+        entries: The changes, each with its position; in the order of the log.
     """
 
     source: Source
@@ -73,23 +71,23 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """What one replica has brought of the changes that waited in a system's records.
+class WriterProgress:
+    """What one replica has appended of the changes that waited in a system's records.
 
     Attributes:
         system: The system.
         replica: The replica.
-        brought: How often it has brought something to the feed of each database.
+        appends: How often it has appended to the feed of each database.
     """
 
     system: str
     replica: str
-    brought: dict[str, int] = field(default_factory=dict)
+    appends: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change as it is handed to subscribers; `data` is its JSON document."""
+    """A change for subscribers; `data` is its JSON document."""
 
     partition: int
     id: str
@@ -103,109 +101,113 @@ class Feed(Protocol):
     async def cursors(self, database: str, system: str) -> Mapping[str, str]:
         """Return the cursors of a system's logs, by log."""
 
-    async def begin(self, database: str, source: Source, at: str) -> None:
+    async def create_cursor(self, database: str, source: Source, position: str) -> None:
         """Set the cursor of a log that has none."""
 
     async def append(
         self,
         database: str,
-        brought: Sequence[Brought],
+        batches: Sequence[LogBatch],
         lease: Lease,
         until_tick: int | None = None,
     ) -> int:
-        """Append what is beyond the cursors and move them, all in one step.
+        """Append the changes after the cursors and move them, all in one step.
 
-        It may be done twice: what the cursors have passed is left out.
+        It may be sent twice: changes before the cursors are left out.
 
         Args:
             database: The database.
-            brought: Of at least one log, all of one system. Those without entries are there for
-                their cursors: to be compared, and moved.
+            batches: Of at least one log, all of one system. Those without entries only compare and
+                move their cursors.
             lease: The relay's.
-            until_tick: What is told in the same step: that the feed then has every change of the
-                system acknowledged before this tick. None: that is not known.
+            until_tick: Published in the same step: the feed then has every change of the system
+                acknowledged before this tick. None: that is not known.
 
         Returns:
             How many changes were new.
 
         Raises:
             LeaseLost: The lease is not held, and nothing was done.
-            FeedWentBack: A cursor is before its `Brought.after`, and nothing was done.
+            FeedWentBack: A cursor is before its `LogBatch.after`, and nothing was done.
         """
 
-    async def append_above(self, changes: Sequence[Change], account: Account | None = None) -> int:
+    async def append_newer(
+        self, changes: Sequence[Change], progress: WriterProgress | None = None
+    ) -> int:
         """Append changes, in order, whose version is above the last one of their group.
 
         Args:
             changes: The changes.
-            account: Who brings them; what they have brought is brought up to date.
+            progress: Of the replica that appends them; updated.
 
         Raises:
-            FeedWentBack: The feed lacks something of what they have brought, and nothing was done
-                for the database that `account` then lacks.
+            FeedWentBack: The feed lacks earlier changes of the replica; nothing was done for the
+                database that `progress` then lacks.
         """
 
-    async def settled(self, changes: Sequence[Change]) -> None:
-        """Note that the store of these appended changes tells them no more.
+    async def acknowledged(self, changes: Sequence[Change]) -> None:
+        """Note that the outbox of these appended changes was acknowledged.
 
-        What is known of their groups is forgotten after a while, unless more is appended.
+        The last versions of their groups expire after a while, unless more is appended.
         """
 
-    async def publish_own(self, database: str, account: Account, until_tick: int) -> None:
-        """Tell that the feed has every change that a replica made itself before `until_tick`.
+    async def publish_progress(
+        self, database: str, progress: WriterProgress, until_tick: int
+    ) -> None:
+        """Publish that the feed has every change that a replica made itself before `until_tick`.
 
         Raises:
-            FeedWentBack: The feed lacks something of what it has brought.
+            FeedWentBack: The feed lacks earlier changes of the replica.
         """
 
-    async def leave(self, database: str, account: Account) -> None:
-        """Take a replica out of account, which has brought everything and writes no more."""
+    async def leave(self, database: str, progress: WriterProgress) -> None:
+        """Remove a replica that has appended all its changes and writes no more."""
 
-    async def accounts(self, database: str, system: str) -> Mapping[str, int]:
-        """Return what each replica has told of a system: the last tick of `publish_own`."""
+    async def published_progress(self, database: str, system: str) -> Mapping[str, int]:
+        """Return for each replica of a system the last tick of `publish_progress`."""
 
-    async def retire(self, database: str, system: str, accounts: Mapping[str, int]) -> None:
-        """Forget replicas that are not registered any more; somebody has swept after them.
+    async def retire(self, database: str, system: str, published: Mapping[str, int]) -> None:
+        """Remove replicas that are not registered any more, after a sweep of what they wrote.
 
-        One that has come back since, or told anything else, is left alone.
+        One that has registered again, or published anything else, stays.
 
         Args:
             database: The database.
             system: The system.
-            accounts: What they had told before the sweep began (`accounts`).
+            published: Their progress before the sweep began (`published_progress`).
         """
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
-        """Return for each system the tick before which all that was acknowledged is here.
+        """Return for each system the tick before which every acknowledged change is here.
 
-        Who reads this first and the streams afterwards sees all of it. A system that has told
+        A reader of the streams after this call sees all of them. A system that has published
         nothing so far is left out, as is one whose writers are not known for sure
         (`mediator.changes.writers`).
         """
 
     async def tick(self) -> int:
-        """Count on, and return the number: `relayed_until` is told by such numbers.
+        """Return the next tick, a number for `relayed_until`.
 
-        All feeds share the count. It only rises, and tells what came first: what was acknowledged
-        before this call is below the number, whatever the clock of any machine says.
+        Ticks of all feeds only rise: what was acknowledged before this call is below the number,
+        whatever the clock of any machine says.
         """
 
     async def read(
         self, database: str, partition: int, after: str, limit: int
     ) -> list[tuple[str, Change]]:
-        """Return up to `limit` changes of a partition beyond a stream id, with theirs.
+        """Return up to `limit` changes of a partition after a stream id, with theirs.
 
         Raises:
-            PositionGone: Changes beyond it are no longer kept.
+            PositionGone: Changes after it are no longer kept.
         """
 
     async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
-        """Return the same as `read` for handing on."""
+        """Return the same as `read`, as events for subscribers."""
 
     async def follow(
         self, database: str, after: Sequence[str], limit: int, wait_s: float
     ) -> list[Event]:
-        """Wait up to `wait_s` for events beyond a stream id in each partition."""
+        """Wait up to `wait_s` for events after a stream id in each partition."""
 
     async def last(self, database: str, partition: int) -> str:
         """Return the stream id of the newest change there ever was in a partition."""
@@ -214,13 +216,13 @@ class Feed(Protocol):
         """Return the stream id after which every change is kept."""
 
     async def generation(self, database: str) -> str:
-        """Return the name of the feed's life; another one knows nothing of former positions."""
+        """Return the feed's generation; in another one, former positions are gone."""
 
-    async def renew_incarnation(self, database: str) -> None:
-        """Begin another life: changes are missing that cannot be brought again."""
+    async def start_generation(self, database: str) -> None:
+        """Start another generation: changes are missing that cannot be appended any more."""
 
     async def trim(self, database: str) -> None:
-        """Remove what is beyond the retention."""
+        """Remove changes beyond the retention."""
 
     async def clear(self, database: str) -> None:
-        """Remove all there is of a database that was dropped."""
+        """Remove the feed of a database that was dropped."""

@@ -1,4 +1,4 @@
-"""The relays of all systems that keep logs: of each, one is at work among all replicas."""
+"""The relays of all systems that keep logs: among all replicas one works on each system."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mediator.base.observation import (
     Observer,
     StoreCallFinished,
 )
+from mediator.changes.backoff import IdleBackoff
 from mediator.changes.feed import Feed, FeedWentBack, LeaseLost
-from mediator.changes.idle import Idle
-from mediator.changes.relay import LogRelay, Round
+from mediator.changes.relay import LogRelay, RelayResult
 from mediator.changes.routes import SystemRoutes
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import ChangeLog, StoreError
@@ -39,32 +39,32 @@ PAUSE_S: Final = 0.5
 
 
 class Leasing(Protocol):
-    """Gives leases; see `mediator.coordination.leases.Leases`."""
+    """Grants leases; see `mediator.coordination.leases.Leases`."""
 
     async def acquire(self, name: str, token: str, ttl_s: float) -> bool:
         """Take or renew a lease."""
 
     async def release(self, name: str, token: str) -> None:
-        """Give a lease back."""
+        """Release a lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _RunningRelay:
     store: object
-    idle: Idle
+    backoff: IdleBackoff
     task: asyncio.Task[None]
 
 
 class LogRelays:
-    """Keeps a relay for each system that has logs.
+    """Runs a relay for each system that has logs.
 
     Args:
         systems: The opened systems.
         feed: The feeds.
         leases: Leases.
         replica: Name of this replica.
-        routes: Returns what the routing model says of a system.
-        observe: Told of what happens.
+        routes: Returns the routes of a system.
+        observe: Called with each event.
         clock: The time.
     """
 
@@ -85,50 +85,52 @@ class LogRelays:
         self._routes = routes
         self._observe = observe
         self._clock = clock
-        self._held: dict[str, _Held] = {}
+        self._running: dict[str, _RunningRelay] = {}
 
-    async def tend(self) -> None:
-        """Begin with systems that are new, end with those that are gone or were opened anew."""
-        for name, held in tuple(self._held.items()):
+    async def reconcile(self) -> None:
+        """Start relays of new systems; cancel those of systems that are gone or were reopened."""
+        for name, running in tuple(self._running.items()):
             guarded = self._systems.find(name)
-            if guarded is None or guarded.store is not held.store or held.task.done():
-                del self._held[name]
-                await end([held.task])
+            if guarded is None or guarded.store is not running.store or running.task.done():
+                del self._running[name]
+                await end([running.task])
         for guarded in tuple(self._systems):
-            if guarded.name not in self._held and isinstance(guarded.store, ChangeLog):
-                self._begin(guarded, guarded.store)
+            if guarded.name not in self._running and isinstance(guarded.store, ChangeLog):
+                self._start(guarded, guarded.store)
 
     async def close(self) -> None:
-        """End with all of them."""
-        while self._held:
-            _, held = self._held.popitem()
-            await end([held.task])
+        """Cancel all of them."""
+        while self._running:
+            _, running = self._running.popitem()
+            await end([running.task])
 
-    def hear(self, told: Observation) -> None:
-        """Nudge the relay of a system that this process has just written to."""
-        if isinstance(told, StoreCallFinished) and told.operation == "write":
-            held = self._held.get(told.system)
-            if held is not None:
-                held.idle.nudge()
+    def on_event(self, event: Observation) -> None:
+        """Wake the relay of a system that this process has just written to."""
+        if isinstance(event, StoreCallFinished) and event.operation == "write":
+            running = self._running.get(event.system)
+            if running is not None:
+                running.backoff.wake()
 
-    def _begin(self, guarded: GuardedStore, store: ChangeLog) -> None:
-        idle = Idle()
+    def _start(self, guarded: GuardedStore, store: ChangeLog) -> None:
+        backoff = IdleBackoff()
         lease = Lease(f"relay:{guarded.name}", self._replica)
         routes = self._routes(guarded.name)
         relay = LogRelay(store, self._feed, routes, lease)
-        turn = _Turn(relay, lease, idle, self._leases, routes, self._feed, self._observe)
-        keeping = turn.keep(self._clock, guarded)
-        self._held[guarded.name] = _Held(store, idle, asyncio.create_task(keeping))
+        worker = _RelayWorker(
+            relay, lease, backoff, self._leases, routes, self._feed, self._observe
+        )
+        task = asyncio.create_task(worker.run(self._clock, guarded))
+        self._running[guarded.name] = _RunningRelay(store, backoff, task)
 
 
-class _Turn:
-    """One system's relay, at work while its lease is held."""
+class _RelayWorker:
+    """Runs one system's relay while its lease is held."""
 
     def __init__(
         self,
         relay: LogRelay,
         lease: Lease,
-        idle: Idle,
+        backoff: IdleBackoff,
         leases: Leasing,
         routes: SystemRoutes,
         feed: Feed,
@@ -136,33 +138,33 @@ class _Turn:
     ) -> None:
         self._relay = relay
         self._lease = lease
-        self._idle = idle
+        self._backoff = backoff
         self._leases = leases
         self._routes = routes
         self._feed = feed
         self._observe = observe
         self._failing = False
-        self._fell_back = False
+        self._rolled_back = False
 
-    async def keep(self, clock: Clock, guarded: GuardedStore) -> None:
+    async def run(self, clock: Clock, guarded: GuardedStore) -> None:
         """Relay until cancelled, whatever happens."""
         try:
             while True:
-                await self._survive(clock, guarded)
+                await self._attempt(clock, guarded)
                 await asyncio.sleep(PAUSE_S)
         finally:
             await self._release()
 
-    async def _survive(self, clock: Clock, guarded: GuardedStore) -> None:
+    async def _attempt(self, clock: Clock, guarded: GuardedStore) -> None:
         try:
             if not guarded.breaker.is_open:
                 await self._work(clock)
         except LeaseLost:
-            log.info("the relay of %s is another replica's now", self._routes.system)
+            log.info("lost the lease of the relay of %s", self._routes.system)
         except FeedWentBack:
             self._observe(FeedFellBack(self._routes.system))
             self._relay.forget(reached=True)
-            self._fell_back = True
+            self._rolled_back = True
         except (MediatorError, StoreError) as error:
             if not self._failing:
                 log.warning("relaying %s: %s", self._routes.system, error)
@@ -172,49 +174,49 @@ class _Turn:
         self._relay.forget()
 
     async def _work(self, clock: Clock) -> None:
-        renewed = trimmed = float("-inf")
+        renewed_at = trimmed_at = float("-inf")
         while True:
             now = clock.monotonic()
-            if now - renewed >= RENEW_S:
+            if now - renewed_at >= RENEW_S:
                 if not await self._leases.acquire(self._lease.name, self._lease.token, LEASE_S):
                     return
-                renewed = now
-            if self._fell_back:
-                await self._renew()
-            done = await self._look()
+                renewed_at = now
+            if self._rolled_back:
+                await self._start_generation()
+            result = await self._relay_once()
             self._failing = False
-            if now - trimmed >= TRIM_S:
+            if now - trimmed_at >= TRIM_S:
                 await self._relay.trim()
-                trimmed = now
-            if done.drained:
-                await self._idle.wait(found=done.read > 0)
+                trimmed_at = now
+            if result.drained:
+                await self._backoff.wait(found=result.read > 0)
 
-    async def _look(self) -> Round:
-        done = await self._relay.round()
-        if done.missing:
-            await self._begin_anew(done)
-        if done.appended:
-            self._observe(ChangesRelayed(self._routes.system, done.appended))
-        return done
+    async def _relay_once(self) -> RelayResult:
+        result = await self._relay.relay()
+        if result.missing:
+            await self._handle_gap(result)
+        if result.appended:
+            self._observe(ChangesRelayed(self._routes.system, result.appended))
+        return result
 
-    async def _begin_anew(self, done: Round) -> None:
+    async def _handle_gap(self, result: RelayResult) -> None:
         databases = tuple(self._routes.databases())
-        reason = f"the logs {', '.join(done.missing)} no longer have what is missing"
+        reason = f"the logs {', '.join(result.missing)} no longer have the missing entries"
         self._observe(FeedGapFound(self._routes.system, databases, reason))
-        await self._renew()
+        await self._start_generation()
 
-    async def _renew(self) -> None:
-        """Begin another life of the feeds, before anything is appended.
+    async def _start_generation(self) -> None:
+        """Start another generation of the feeds, before anything is appended.
 
-        A server that takes over may have a clock that is behind: what it appends could come to
-        stand before positions that followers have reached, and they would never see it.
+        A server that takes over may have a clock that is behind: its appends could get stream ids
+        before positions that subscribers have reached, and they would never see them.
         """
         for database in self._routes.databases():
-            await self._feed.renew_incarnation(database)
-        self._fell_back = False
+            await self._feed.start_generation(database)
+        self._rolled_back = False
 
     async def _release(self) -> None:
         try:
             await self._leases.release(self._lease.name, self._lease.token)
         except MediatorError:
-            return  # it ends by itself soon
+            return  # it expires soon

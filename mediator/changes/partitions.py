@@ -1,4 +1,4 @@
-"""Partitions of the feed: every object has its place in one of them, for good."""
+"""Partitions of the feed: every object belongs to one of them, for good."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["PARTITIONS", "partition_of"]
 
 PARTITIONS: Final = 4
-"""Streams of each database's feed. Another number would tear the order of what is in them."""
+"""Streams of each database's feed. Another number would break the order of changes."""
 
 
 def partition_of(class_name: str, object_id: str) -> int:

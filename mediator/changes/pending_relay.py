@@ -1,10 +1,10 @@
-"""The relay of stores whose outboxes are in the records: it reads changes there, and settles them.
+"""The relay of stores whose outboxes are in the records: it appends and acknowledges changes.
 
-Every process relays what it has written itself, at once, and looks now and then for what nobody
-relays: the writes of a process that has died. So two relays may meet at a record. That does no
-harm: entries leave a record from the front only, after the feed has them, so whoever reads it reads
-all that the feed may lack, in order; and the feed takes a change only if its version is above that
-of the last one it has of the group, as versions of a group rise even over deletes.
+Every process relays what it has written itself, at once, and sweeps now and then for the writes of
+processes that have died. So two relays may meet at a record. That does no harm: entries leave a
+record from the front only, after the feed has them, so a reader of the record reads all that the
+feed may lack, in order; and the feed takes a change only if its version is above that of the last
+one it has of the group, as versions of a group rise even over deletes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["Append", "PendingRelay"]
 Append: TypeAlias = Callable[[Sequence[Change]], Awaitable[object]]
 """Appends, in their order, those changes whose version is above the last one of their group."""
 
-_ROOM: Final = 10_000
-"""Records kept in mind while the store or the feed does not answer; others are swept up."""
+_CAPACITY: Final = 10_000
+"""Records queued while the store or the feed does not answer; a sweep finds the others."""
 
 _AT_ONCE: Final = 64
-"""Records that are read, and settled, in one call."""
+"""Records that are read, and acknowledged, in one call."""
 
 _MANY: Final = 200
 """Changes of one record that may be more than a store returns at once."""
@@ -41,21 +41,21 @@ _MANY: Final = 200
 _PAGE: Final = 512
 """Records that a sweep finds in one call."""
 
-_Where: TypeAlias = tuple[str, str, str]
+_RecordKey: TypeAlias = tuple[str, str, str]
 
 
 class PendingRelay:
-    """Brings the changes of one store to the feed.
+    """Relays the changes of one store to the feed.
 
-    A call that fails has lost nothing: the next one does what is left.
+    A call that fails has lost nothing: the next one does the rest.
 
     Args:
         store: The store.
-        append: Brings changes to the feed.
+        append: Appends changes to the feed.
         fragment_of: Finds the fragment of a class on the store.
-        clock: When to sweep.
-        odd: Told of records whose changes do not lead to their values.
-        settled: Told of changes that are settled.
+        clock: The time, for sweeps.
+        on_inconsistent: Called with records whose changes do not lead to their values.
+        on_acknowledged: Called with changes that were acknowledged.
     """
 
     def __init__(
@@ -64,108 +64,108 @@ class PendingRelay:
         append: Append,
         fragment_of: FragmentOf,
         clock: Clock,
-        odd: Callable[[UnrelayedChanges], None],
-        settled: Append | None = None,
+        on_inconsistent: Callable[[UnrelayedChanges], None],
+        on_acknowledged: Append | None = None,
     ) -> None:
         self._store = store
         self._append = append
         self._fragment_of = fragment_of
         self._clock = clock
-        self._odd = odd
-        self._settled = settled
-        self._waiting: dict[_Where, None] = {}
-        self._doubtful: set[_Where] = set()
+        self._on_inconsistent = on_inconsistent
+        self._on_acknowledged = on_acknowledged
+        self._queue: dict[_RecordKey, None] = {}
+        self._unfinished: set[_RecordKey] = set()
         self._swept_at: dict[tuple[str, str], float] = {}
         self.complete = False
-        """Whether the last `drain` brought all that this process had written before it."""
+        """Whether the last `drain` relayed all that this process had written before it."""
 
     async def drain(self) -> int:
-        """Bring what this process has written; return the number of changes.
+        """Relay what this process has written; return the number of changes.
 
         Raises:
-            StoreError: What could not be brought is left for the next call.
+            StoreError: What could not be relayed is left for the next call.
         """
         self.complete = False
-        overflowing = not self._take()
-        self._doubtful.clear()
-        brought, refusal = 0, None
+        overflowing = not self._enqueue()
+        self._unfinished.clear()
+        relayed, refusal = 0, None
         for (database, class_name), ids in self._by_class().items():
             fragment = self._fragment_of(database, class_name)
-            for some in _batches(ids):
+            for batch in _batches(ids):
                 try:
-                    brought += await self._bring(fragment, some) if fragment else 0
+                    relayed += await self._relay(fragment, batch) if fragment else 0
                 except StoreRefused as error:
-                    refusal = error  # what is wrong with these records is not to stop the others
+                    refusal = error  # the other records go on
                 else:
-                    for id_ in some:
-                        del self._waiting[database, class_name, id_]
+                    for id_ in batch:
+                        del self._queue[database, class_name, id_]
         if refusal is not None:
             raise refusal
-        if overflowing:  # so many wait that the store may have forgotten some
+        if overflowing:  # the store may have dropped some
             self.sweep_soon()
-        self.complete = self._take() and self._doubtful.isdisjoint(self._waiting)
-        return brought
+        self.complete = self._enqueue() and self._unfinished.isdisjoint(self._queue)
+        return relayed
 
-    def _take(self) -> bool:
-        """Take what the store says was written; False if there may be more."""
-        room = _ROOM - len(self._waiting)
-        taken = self._store.take_written(room)
-        self._waiting.update(dict.fromkeys(taken))
-        return len(taken) < room
+    def _enqueue(self) -> bool:
+        """Queue the records that the store reports as written; False if there may be more."""
+        room = _CAPACITY - len(self._queue)
+        written = self._store.take_written(room)
+        self._queue.update(dict.fromkeys(written))
+        return len(written) < room
 
     def sweep_soon(self) -> None:
-        """Let the next sweep look everywhere."""
+        """Let the next sweep cover all classes."""
         self._swept_at.clear()
 
     async def sweep(self, fragments: Iterable[Fragment]) -> int:
-        """Look for changes that nobody relays, in classes whose turn it is; return how many."""
-        brought = 0
+        """Relay changes of processes that have died, in classes that are due; return how many."""
+        relayed = 0
         for fragment in fragments:
             name = (fragment.database_id, fragment.class_name)
             last, now = self._swept_at.get(name), self._clock.monotonic()
             if last is None or now - last >= self._store.sweep_every_s:
-                brought += await self._sweep(fragment)
+                relayed += await self._sweep(fragment)
                 self._swept_at[name] = now
-        return brought
+        return relayed
 
     async def _sweep(self, fragment: Fragment) -> int:
-        brought, after = 0, None
+        relayed, after = 0, None
         while ids := await self._store.sweep(fragment, after, _PAGE):
-            for some in _batches(ids):
-                brought += await self._bring(fragment, some)
+            for batch in _batches(ids):
+                relayed += await self._relay(fragment, batch)
             after = ids[-1]
-        return brought
+        return relayed
 
-    async def _bring(self, fragment: Fragment, ids: Sequence[str]) -> int:
-        waiting = await self._store.pending(fragment, ids)
-        changes = [change for one in waiting for change in one.changes]
+    async def _relay(self, fragment: Fragment, ids: Sequence[str]) -> int:
+        pending = await self._store.pending(fragment, ids)
+        changes = [change for record in pending for change in record.changes]
         if changes:
             await self._append(changes)
-            await self._store.acknowledge(waiting)
-            if self._settled is not None:
-                await self._settled(changes)
-        self._doubt(fragment, ids, waiting)
-        for one in waiting:
-            if not one.agrees:
-                self._odd(one)
+            await self._store.acknowledge(pending)
+            if self._on_acknowledged is not None:
+                await self._on_acknowledged(changes)
+        self._note_unfinished(fragment, ids, pending)
+        for record in pending:
+            if not record.agrees:
+                self._on_inconsistent(record)
         return len(changes)
 
-    def _doubt(
-        self, fragment: Fragment, ids: Sequence[str], found: Sequence[UnrelayedChanges]
+    def _note_unfinished(
+        self, fragment: Fragment, ids: Sequence[str], pending: Sequence[UnrelayedChanges]
     ) -> None:
-        """Remember records that were perhaps not read to their ends: then they are told again."""
-        whole = {one.id for one in found if len(one.changes) < _MANY}
-        where = (fragment.database_id, fragment.class_name)
-        self._doubtful.update((*where, id_) for id_ in ids if id_ not in whole)
+        """Note records that may have more changes: the store reports them again."""
+        finished = {record.id for record in pending if len(record.changes) < _MANY}
+        key = (fragment.database_id, fragment.class_name)
+        self._unfinished.update((*key, id_) for id_ in ids if id_ not in finished)
 
     def _by_class(self) -> dict[tuple[str, str], list[str]]:
         classes: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-        for database, class_name, id_ in self._waiting:
+        for database, class_name, id_ in self._queue:
             classes[database, class_name].append(id_)
         return classes
 
 
 def _batches(ids: Iterable[str]) -> Iterable[list[str]]:
-    rest = iter(ids)
-    while some := list(islice(rest, _AT_ONCE)):
-        yield some
+    remaining = iter(ids)
+    while batch := list(islice(remaining, _AT_ONCE)):
+        yield batch

@@ -1,4 +1,4 @@
-"""The relays of all stores whose outboxes are in the records, together one duty."""
+"""The relays of all stores whose outboxes are in the records."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from functools import partial
 
 from mediator.base.clock import Clock
 from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observer
-from mediator.changes.feed import Account, Feed, FeedWentBack
+from mediator.changes.feed import Feed, FeedWentBack, WriterProgress
 from mediator.changes.pending_relay import Append, PendingRelay
-from mediator.changes.recent import Recent
+from mediator.changes.recent_changes import RecentChanges
 from mediator.changes.routes import SystemRoutes
-from mediator.changes.writers import Standing, Writers
+from mediator.changes.writers import Writers, WriterStatus
 from mediator.model.change import Change
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import PendingChanges, StoreError, UnrelayedChanges
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 
 
 class PendingRelays:
-    """Relays what this process has written, store by store, and tells the feeds how far it is.
+    """Relays what this process has written, store by store, and publishes its progress.
 
     Args:
         systems: The opened systems.
-        routes: Returns what the routing model says of a system.
+        routes: Returns the routes of a system.
         feed: The feeds, with the registration of this replica; None: there are none, and changes
-            are let go.
+            are dropped.
         replica: Name of this replica.
-        observe: Told of what happens.
+        observe: Called with each event.
         clock: The time.
     """
 
@@ -52,55 +52,55 @@ class PendingRelays:
         self._replica = replica
         self._observe = observe
         self._clock = clock
-        self._relays: dict[str, tuple[PendingChanges, _Relaying]] = {}
+        self._relays: dict[str, tuple[PendingChanges, _StoreRelay]] = {}
 
     async def run(self) -> None:
-        """Relay what there is; a store that fails keeps nothing from the others.
+        """Relay all changes; a store that fails does not stop the others.
 
         Raises:
             StoreError: The last failure. What could not be relayed is left for the next run.
             Unavailable: The feed does not answer.
         """
         failure: StoreError | None = None
-        found = [(each, each.store) for each in tuple(self._systems)]
-        pending = [(each, store) for each, store in found if isinstance(store, PendingChanges)]
-        standing = await self._feed[1].look() if self._feed and pending else None
+        stores = [(each, each.store) for each in tuple(self._systems)]
+        pending = [(each, store) for each, store in stores if isinstance(store, PendingChanges)]
+        status = await self._feed[1].check() if self._feed and pending else None
         for guarded, store in pending:
             if guarded.breaker.is_open:
                 continue
             try:
-                await self._relay(guarded, store).run(standing)
+                await self._relay(guarded, store).run(status)
             except StoreError as error:
                 failure = error
         if failure is not None:
             raise failure
 
     async def close(self) -> None:
-        """Tell the feeds that this replica has nothing more to bring.
+        """Remove this replica from the feeds, if it has relayed everything.
 
-        If it has, or cannot be sure, the others find it once the lease is over.
+        Otherwise the others relay the rest once its lease has expired.
         """
-        left = [await relaying.leave() for _, relaying in self._relays.values()]
-        if self._feed is not None and all(left):
+        finished = [await relay.leave() for _, relay in self._relays.values()]
+        if self._feed is not None and all(finished):
             await self._feed[1].leave()
 
-    def _relay(self, guarded: GuardedStore, store: PendingChanges) -> _Relaying:
-        """Return the relay of a store; a system that was registered anew has another store."""
+    def _relay(self, guarded: GuardedStore, store: PendingChanges) -> _StoreRelay:
+        """Return the relay of a store; a system that was registered again has another store."""
         known = self._relays.get(guarded.name)
         if known is None or known[0] is not store:
             routes = self._routes(guarded.name)
             if self._feed is None:
-                made = _Relaying(store, routes, _nowhere, self._clock)
+                relay = _StoreRelay(store, routes, _drop, self._clock)
             else:
-                made = _Telling(
+                relay = _FeedRelay(
                     store, routes, *self._feed, self._replica, self._observe, self._clock
                 )
-            known = self._relays[guarded.name] = store, made
+            known = self._relays[guarded.name] = store, relay
         return known[1]
 
 
-class _Relaying:
-    """One store's relay."""
+class _StoreRelay:
+    """The relay of one store, to nowhere."""
 
     def __init__(
         self,
@@ -108,27 +108,28 @@ class _Relaying:
         routes: SystemRoutes,
         append: Append,
         clock: Clock,
-        settled: Append | None = None,
+        on_acknowledged: Append | None = None,
     ) -> None:
         self._routes = routes
-        find = routes.fragment_of
-        self._relay = PendingRelay(store, append, find, clock, _report, settled)
+        self._relay = PendingRelay(
+            store, append, routes.fragment_of, clock, _log_inconsistent, on_acknowledged
+        )
 
-    async def run(self, standing: Standing | None) -> None:  # noqa: ARG002 - nobody else relays
-        """Relay what there is; `standing` tells of other replicas."""
-        await self._bring_all()
+    async def run(self, status: WriterStatus | None) -> None:  # noqa: ARG002 - of no use without a feed
+        """Relay all changes; `status` is that of all writers."""
+        await self._relay_all()
 
     async def leave(self) -> bool:
-        """End; return whether everything was brought."""
+        """End; return whether everything was relayed."""
         return True
 
-    async def _bring_all(self) -> None:
+    async def _relay_all(self) -> None:
         await self._relay.drain()
         await self._relay.sweep(self._routes.fragments())
 
 
-class _Telling(_Relaying):
-    """One store's relay to the feeds, which are told how far it is."""
+class _FeedRelay(_StoreRelay):
+    """The relay of one store to the feeds, where it publishes its progress."""
 
     def __init__(
         self,
@@ -140,97 +141,103 @@ class _Telling(_Relaying):
         observe: Observer,
         clock: Clock,
     ) -> None:
-        super().__init__(store, routes, self._append, clock, feed.settled)
+        super().__init__(store, routes, self._append, clock, feed.acknowledged)
         self._feed = feed
         self._writers = writers
-        self._account = Account(routes.system, replica)
+        self._progress = WriterProgress(routes.system, replica)
         self._observe = observe
-        self._recent = Recent(clock)
-        self._told: set[str] = set()
+        self._recent = RecentChanges(clock)
+        self._published: set[str] = set()
         self._registration = 0
 
-    async def run(self, standing: Standing | None) -> None:
-        """Relay what there is, and tell how far that is.
+    async def run(self, status: WriterStatus | None) -> None:
+        """Relay all changes, and publish the progress.
 
-        Where others have gone, or may have been forgotten, what they wrote is looked for first.
+        If replicas have gone, or their registrations may be lost, their changes are swept first.
         """
-        assert standing is not None
+        assert status is not None
         tick = await self._feed.tick()
         await self._register(tick)
         system = self._routes.system
-        settling = standing.has_waited and not standing.is_settled(system)
-        gone = await self._gone(standing) if settling or standing.is_settled(system) else {}
-        if settling or gone:
-            await self._routes.refresh()  # what they wrote may be of a class that is new
+        is_recovered = status.is_recovered(system)
+        recovering = status.has_waited and not is_recovered
+        gone = await self._unregistered(status) if recovering or is_recovered else {}
+        if recovering or gone:
+            await self._routes.refresh()  # their changes may be of new classes
             self._relay.sweep_soon()
-        await self._bring_all()
-        for database, accounts in gone.items():
-            await self._feed.retire(database, system, accounts)
-        if settling:
-            await self._writers.settle(system, standing)
-        elif standing.is_settled(system) and self._relay.complete:
-            for database in self._told.intersection(self._routes.databases()):
-                await self._tell(database, tick)
+        await self._relay_all()
+        for database, published in gone.items():
+            await self._feed.retire(database, system, published)
+        if recovering:
+            await self._writers.note_recovered(system, status)
+        elif is_recovered and self._relay.complete:
+            for database in self._published.intersection(self._routes.databases()):
+                await self._publish(database, tick)
 
     async def leave(self) -> bool:
-        """Take this replica out of account, if it has brought everything: it writes no more."""
+        """Remove this replica from the feeds if it has relayed everything: it writes no more."""
         await self._relay.drain()
         if self._relay.complete:
-            for database in self._told:
-                await self._feed.leave(database, self._account)
+            for database in self._published:
+                await self._feed.leave(database, self._progress)
         return self._relay.complete
 
     async def _register(self, tick: int) -> None:
-        """Be counted in every feed before a write may be acknowledged that is to be in it."""
+        """Be counted in every feed before a write may be acknowledged that has to be in it."""
         registration = self._writers.registration
         if registration != self._registration:
-            self._told.clear()
+            self._published.clear()
             self._registration = registration
         for database in self._routes.databases() if registration else ():
-            if database not in self._told:
-                # Below every tick, and unlike what was told in an earlier registration.
-                await self._tell(database, -tick)
-                self._told.add(database)
-                self._writers.count(self._routes.system, database, registration)
+            if database not in self._published:
+                # Below every tick, and unlike the progress of an earlier registration.
+                await self._publish(database, -tick)
+                self._published.add(database)
+                self._writers.note_counted(self._routes.system, database, registration)
 
-    async def _gone(self, standing: Standing) -> dict[str, Mapping[str, int]]:
-        """Return for each database what was told by those who are not registered any more."""
+    async def _unregistered(self, status: WriterStatus) -> dict[str, Mapping[str, int]]:
+        """Return for each database the progress of replicas that are not registered any more."""
         system, gone = self._routes.system, {}
+        registered = status.registrations.tokens
         for database in self._routes.databases():
-            told = await self._feed.accounts(database, system)
-            gone[database] = {r: t for r, t in told.items() if r not in standing.seen.tokens}
-        return {database: accounts for database, accounts in gone.items() if accounts}
+            published = await self._feed.published_progress(database, system)
+            gone[database] = {r: tick for r, tick in published.items() if r not in registered}
+        return {database: published for database, published in gone.items() if published}
 
     async def _append(self, changes: Sequence[Change]) -> None:
         for database, own in _by_database(changes).items():
-            await self._insist(database, partial(self._bring, own))
+            await self._retry_after_rollback(database, partial(self._append_own, own))
 
-    async def _bring(self, changes: Sequence[Change]) -> None:
-        count = await self._feed.append_above(changes, self._account)
-        self._recent.note(changes)
+    async def _append_own(self, changes: Sequence[Change]) -> None:
+        count = await self._feed.append_newer(changes, self._progress)
+        self._recent.add(changes)
         if count:
             self._observe(ChangesRelayed(self._routes.system, count))
 
-    async def _tell(self, database: str, until_tick: int) -> None:
-        publish = self._feed.publish_own
-        await self._insist(database, partial(publish, database, self._account, until_tick))
+    async def _publish(self, database: str, until_tick: int) -> None:
+        publish = self._feed.publish_progress
+        await self._retry_after_rollback(
+            database, partial(publish, database, self._progress, until_tick)
+        )
 
-    async def _insist(self, database: str, act: Callable[[], Awaitable[None]]) -> None:
-        """Act; if the feed has lost what it had, only once that is there again."""
+    async def _retry_after_rollback(
+        self, database: str, act: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Act; if the feed has lost changes, append them again first."""
         try:
             await act()
         except FeedWentBack:
             self._observe(FeedFellBack(self._routes.system))
-            await self._feed.renew_incarnation(database)
-            await self._bring_again(database)
+            await self._feed.start_generation(database)
+            await self._append_again(database)
             await act()
 
-    async def _bring_again(self, database: str) -> None:
-        """Bring what the records have no more, but the feed has lost."""
-        self._account.brought.pop(database, None)
-        await self._feed.append_above(self._recent.of(database), self._account)
-        if self._recent.cut:
-            reason = "more was relayed than this process remembers"
+    async def _append_again(self, database: str) -> None:
+        """Append changes that the records have no more, but the feed has lost."""
+        self._progress.appends.pop(database, None)
+        await self._feed.append_newer(self._recent.of(database), self._progress)
+        if self._recent.is_truncated:
+            reason = "more changes were relayed than this process keeps"
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
 
 
@@ -241,16 +248,16 @@ def _by_database(changes: Sequence[Change]) -> dict[str, list[Change]]:
     return databases
 
 
-async def _nowhere(_changes: Sequence[Change]) -> None:
-    """Let changes go: there is no feed that takes them."""
+async def _drop(_changes: Sequence[Change]) -> None:
+    """Drop changes: there is no feed."""
 
 
-def _report(odd: UnrelayedChanges) -> None:
-    fragment = odd.fragment
+def _log_inconsistent(record: UnrelayedChanges) -> None:
+    fragment = record.fragment
     log.error(
         "%s: the changes of %s/%s/%s do not lead to its values; the last one was made to",
         fragment.system,
         fragment.database,
         fragment.class_name,
-        odd.id,
+        record.id,
     )

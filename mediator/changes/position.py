@@ -18,7 +18,7 @@ __all__ = ["FeedPosition", "order_of"]
 _FORM: Final = re.compile(
     rf"([0-9a-f]{{1,64}})((?:,\d{{1,16}}-\d{{1,16}}){{{PARTITIONS}}})", re.ASCII
 )
-_LONGEST: Final = 512
+_MAX_LENGTH: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class FeedPosition:
     """How much of a feed has been seen.
 
     Attributes:
-        generation: The life of the feed.
+        generation: That of the feed.
         ids: The stream id of the last change seen in each partition.
     """
 
@@ -35,26 +35,26 @@ class FeedPosition:
 
     @property
     def text(self) -> str:
-        """What clients keep."""
-        told = ",".join((self.generation, *self.ids))
-        return urlsafe_b64encode(told.encode()).rstrip(b"=").decode()
+        """The form that clients get."""
+        text = ",".join((self.generation, *self.ids))
+        return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
     @classmethod
     def parse(cls, text: str, name: str) -> Self:
-        """Read what a client has kept.
+        """Parse a position of a client.
 
         Args:
-            text: What it says.
-            name: Where it says so.
+            text: The position.
+            name: The name of the parameter.
 
         Raises:
-            Invalid: It is no position.
+            Invalid: It is none.
         """
-        found = _FORM.fullmatch(_decoded(text)) if len(text) <= _LONGEST else None
-        if found is None:
-            places = [Location(name, "must be a position that the feed has given")]
-            raise Invalid("This is no position of a feed.", locations=places)
-        return cls(found[1], tuple(found[2].split(",")[1:]))
+        match = _FORM.fullmatch(_decoded(text)) if len(text) <= _MAX_LENGTH else None
+        if match is None:
+            locations = [Location(name, "must be a position that the feed has given")]
+            raise Invalid("This is no position of a feed.", locations=locations)
+        return cls(match[1], tuple(match[2].split(",")[1:]))
 
     def advanced(self, partition: int, id_: str) -> Self:
         """Return the position after a change."""
@@ -63,7 +63,7 @@ class FeedPosition:
 
 
 def order_of(stream_id: str) -> tuple[int, int]:
-    """Return what stream ids are ordered by."""
+    """Return the sort key of a stream id."""
     milliseconds, _, sequence = stream_id.partition("-")
     return int(milliseconds), int(sequence)
 

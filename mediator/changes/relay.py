@@ -1,4 +1,4 @@
-"""The relay of one system's logs: it reads what writes left there, and brings it to the feeds."""
+"""The relay of one system's logs: it appends their changes to the feeds."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from mediator.base.lease import Lease
 from mediator.changes.cursors import Cursors
-from mediator.changes.feed import Brought, Feed, Source
+from mediator.changes.feed import Feed, LogBatch, Source
 from mediator.changes.routes import SystemRoutes
 from mediator.model.change import Change
 from mediator.schema.tree import SCRATCH_DATABASE
 from mediator.stores.port import ChangeLog, Fragment, FragmentOf, LogEntry
 
-__all__ = ["KEEP_S", "LogRelay", "Round", "Withholding"]
+__all__ = ["KEEP_S", "HorizonLog", "LogRelay", "RelayResult"]
 
 KEEP_S: Final = 600.0
-"""Seconds for which logs keep what is relayed: a feed may fall back to an older state of it."""
+"""Seconds for which logs keep what is relayed: a feed may go back to an older state."""
 
 _PACE_US: Final = 200_000
 _BATCH: Final = 1_000
-"""Entries that are read of a log at once, and that one script appends: its server waits for it."""
+"""Entries read of a log at once, and appended by one script, which blocks its server."""
 
 _HORIZONS: Final = 64
 
@@ -32,30 +32,30 @@ _T = TypeVar("_T")
 
 
 @runtime_checkable
-class Withholding(Protocol):
-    """A log that tells a change only when none can still appear before it (`ChangeLog.changes`).
+class HorizonLog(Protocol):
+    """A log that shows a change only when none can still appear before it (`ChangeLog.changes`).
 
-    So what it tells need not be all that was acknowledged.
+    So what it shows need not be all that was acknowledged.
     """
 
     async def horizon(self) -> tuple[int, int]:
         """Return (reached, awaited), numbers of writes.
 
-        All that was acknowledged before this call has a number below `awaited`; a read that begins
-        after this call tells all numbers below `reached`.
+        Every write acknowledged before this call has a number below `awaited`; a read that starts
+        after this call returns all numbers below `reached`.
         """
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What one look at the logs brought.
+class RelayResult:
+    """The result of one relay of a batch of each log.
 
     Attributes:
         read: Entries that were read.
         appended: Changes that were new to the feed.
         drained: Whether the logs were read to their ends.
-        missing: Logs that no longer have what comes after their cursor; then nothing was brought
-            yet.
+        missing: Logs that no longer have the entries after their cursors; then nothing was
+            appended.
     """
 
     read: int
@@ -75,8 +75,8 @@ class LogRelay:
         feed: The feeds.
         routes: What the routing model says of the system.
         lease: The lease of this relay.
-        pace_us: Microseconds after which feeds without changes hear that there are none: what a
-            round costs is to go by what it brings.
+        pace_us: Microseconds after which progress is published to feeds without changes: it costs
+            as much as changes do.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class LogRelay:
         pace_us: int = _PACE_US,
     ) -> None:
         self._store = store
-        self._withholding = store if isinstance(store, Withholding) else None
+        self._horizon_log = store if isinstance(store, HorizonLog) else None
         self._feed = feed
         self._routes = routes
         self._lease = lease
@@ -97,41 +97,41 @@ class LogRelay:
         self._cursors = Cursors(feed, routes.system, self._logs)
         self._horizons: deque[tuple[int, int]] = deque()
         self._due_tick = 0
-        self._looked_at = 0.0
-        self._told_at: dict[str, float] = {}
-        self._untold: set[str] = set()
+        self._read_at = 0.0
+        self._published_at: dict[str, float] = {}
+        self._unpublished: set[str] = set()
         self._trimmable: dict[str, str] = {}
 
     def forget(self, *, reached: bool = False) -> None:
-        """Believe nothing of what the feed has; and nothing of what it had (`reached`)."""
+        """Forget what the feed has; and what it had (`reached`)."""
         self._cursors.forget(reached=reached)
         self._horizons.clear()
         self._due_tick = 0
 
-    async def round(self) -> Round:
-        """Bring what there is, up to a batch of each log; tell the feeds if that was all.
+    async def relay(self) -> RelayResult:
+        """Append up to a batch of each log; publish progress if that was all.
 
-        It is told with a tick of before the reading, so that what is acknowledged meanwhile is
-        not said to be there.
+        The published tick is of before the reading, so it does not include what is acknowledged
+        meanwhile.
         """
         databases = self._routes.databases()
         loaded = await self._cursors.load(databases)
         missing = await self._missing() if loaded else ()
         if missing:
-            return Round(0, 0, False, missing)  # told before anything comes after the gap
-        await self._look_out()
-        found = await self._read_all()
-        drained = all(len(entries) < _BATCH for entries in found.values())
+            return RelayResult(0, 0, False, missing)  # the gap is handled before later entries
+        await self._read_horizon()
+        entries = await self._read_all()
+        drained = all(len(each) < _BATCH for each in entries.values())
         before = {log: self._cursors.least(log) for log in self._logs}
-        appended = await self._bring(databases, found, self._due_tick if drained else 0)
+        appended = await self._append_all(databases, entries, self._due_tick if drained else 0)
         self._note_trimmable(before)
-        return Round(sum(map(len, found.values())), appended, drained)
+        return RelayResult(sum(map(len, entries.values())), appended, drained)
 
     async def trim(self) -> int:
-        """Remove what has long been relayed from the logs; return how many entries that was.
+        """Remove entries that were relayed long ago; return how many.
 
-        What was relayed last stays, so that a log that goes on right after its cursor can be told
-        from one in which something is missing.
+        The last one relayed stays: so a log that goes on right after its cursor differs from one in
+        which entries are missing.
         """
         trimmable = self._trimmable.items()
         return sum(await _all(self._store.trim(log, upto, KEEP_S) for log, upto in trimmable))
@@ -145,48 +145,49 @@ class LogRelay:
                 missing.append(log)
         return tuple(missing)
 
-    async def _look_out(self) -> None:
-        """Find the tick before which all that was acknowledged is told by a read from now on."""
-        self._looked_at = asyncio.get_running_loop().time()
+    async def _read_horizon(self) -> None:
+        """Find the tick before which a read from now on returns every acknowledged change."""
+        self._read_at = asyncio.get_running_loop().time()
         tick = await self._feed.tick()
-        if self._withholding is None:
+        if self._horizon_log is None:
             self._due_tick = tick
             return
-        reached, awaited = await self._withholding.horizon()
+        reached, awaited = await self._horizon_log.horizon()
         if len(self._horizons) < _HORIZONS:
             self._horizons.append((tick, awaited))
         while self._horizons and self._horizons[0][1] <= reached:
             self._due_tick = self._horizons.popleft()[0]
 
-    async def _bring(
-        self, databases: Sequence[str], found: Mapping[str, Sequence[LogEntry]], until_tick: int
+    async def _append_all(
+        self, databases: Sequence[str], entries: Mapping[str, Sequence[LogEntry]], until_tick: int
     ) -> int:
-        """Bring each database what was found, or that there is nothing if it is time to say so.
+        """Append to each database its changes, and publish progress where that is due.
 
         Args:
-            databases: Those that have a part in the system.
-            found: By log.
-            until_tick: Up to when that is all; 0 if it is not.
+            databases: Those that have a fragment on the system.
+            entries: By log.
+            until_tick: Up to when they are complete; 0 if they are not.
         """
-        own = _by_database(found)
-        await self._begin(own)
-        upto = {log: some[-1].position for log, some in found.items() if some}
-        self._untold |= own.keys()
-        wanted = self._untold if until_tick else own.keys()
+        changes = _by_database(entries)
+        await self._create_cursors(changes)
+        upto = {log: batch[-1].position for log, batch in entries.items() if batch}
+        self._unpublished |= changes.keys()
+        due = self._unpublished if until_tick else changes.keys()
         appended = 0
-        for database in sorted({*databases, *own}):
-            if database in wanted or self._is_due(database):
-                appended += await self._append(database, own.get(database, {}), upto, until_tick)
+        for database in sorted({*databases, *changes}):
+            if database in due or self._is_due(database):
+                own = changes.get(database, {})
+                appended += await self._append(database, own, upto, until_tick)
         for log, position in upto.items():
             self._cursors.read(log, position)
         return appended
 
-    async def _begin(self, own: Mapping[str, Mapping[str, object]]) -> None:
-        """Give databases that are new their cursors, before those of any other move on."""
-        for database in sorted(own):
-            for log in own[database]:
+    async def _create_cursors(self, changes: Mapping[str, Mapping[str, object]]) -> None:
+        """Create the cursors of new databases, before those of any other move on."""
+        for database in sorted(changes):
+            for log in changes[database]:
                 if database not in self._cursors.of(log):
-                    await self._cursors.begin(log, database, self._cursors.start(log))
+                    await self._cursors.create(log, database, self._cursors.start(log))
 
     async def _append(
         self,
@@ -197,58 +198,58 @@ class LogRelay:
     ) -> int:
         """Append a database's changes (by log), and move its cursors to where the logs were read.
 
-        Between its cursor and the place from which a log was read there is nothing of it, or the
-        cursor would be there. Up to when that is all goes with the last parcel, in the step that
-        appends it: so it never says more than is there.
+        Between its cursor and the position from which a log was read it has no changes, or the
+        cursor would be there. `until_tick` goes with the last batch, in the step that appends it:
+        so it never promises more than is there.
         """
-        brought = []
+        batches = []
         for log, cursor in self._cursors.of_database(database).items():
             reached = max(cursor, upto.get(log) or self._cursors.start(log))
             source = Source(self._routes.system, log)
-            brought.append(Brought(source, cursor, reached, changes.get(log, ())))
+            batches.append(LogBatch(source, cursor, reached, changes.get(log, ())))
         appended = 0
-        for parcel, is_last in _parcels(brought):
+        for request, is_last in _requests(batches):
             until = until_tick if until_tick and is_last else None
-            appended += await self._feed.append(database, parcel, self._lease, until)
-        for each in brought:
+            appended += await self._feed.append(database, request, self._lease, until)
+        for each in batches:
             self._cursors.move(each.source.log, database, each.upto)
-        self._told_at[database] = self._looked_at
+        self._published_at[database] = self._read_at
         if until_tick:
-            self._untold.discard(database)
+            self._unpublished.discard(database)
         else:
-            self._untold.add(database)
+            self._unpublished.add(database)
         return appended
 
     def _note_trimmable(self, before: Mapping[str, str]) -> None:
-        """Let go of what every cursor has left behind: the entry at which one stands is to stay."""
+        """Let entries before every cursor be trimmed; the entry at a cursor stays."""
         for log, least in before.items():
             if "" < least < self._cursors.least(log):
                 self._trimmable[log] = least
 
     def _is_due(self, database: str) -> bool:
-        """Whether it is time again to say that there is nothing."""
-        passed_s = self._looked_at - self._told_at.get(database, float("-inf"))
-        return passed_s * 1_000_000 >= self._pace_us
+        """Whether progress is due though there are no changes."""
+        elapsed_s = self._read_at - self._published_at.get(database, float("-inf"))
+        return elapsed_s * 1_000_000 >= self._pace_us
 
     async def _read_all(self) -> dict[str, list[LogEntry]]:
-        """Read each log, unless no database has a part in the system."""
+        """Read each log, unless no database has a fragment on the system."""
         logs = [log for log in self._logs if self._cursors.of(log)]
-        found = await _all(self._read(log, self._cursors.start(log)) for log in logs)
-        return dict(zip(logs, found, strict=True))
+        batches = await _all(self._read(log, self._cursors.start(log)) for log in logs)
+        return dict(zip(logs, batches, strict=True))
 
     async def _read(self, log: str, after: str) -> list[LogEntry]:
         unknown: set[str] = set()
         find = self._finder(unknown)
         entries = await self._store.changes(log, after or None, _BATCH, find)
         if unknown - {SCRATCH_DATABASE}:
-            # Their classes are gone; or were made by another replica a moment ago.
+            # Their classes were dropped; or created by another replica a moment ago.
             await self._routes.refresh()
             find = self._finder(unknown)
             entries = await self._store.changes(log, after or None, _BATCH, find)
         return entries
 
     def _finder(self, unknown: set[str]) -> FragmentOf:
-        """Return what finds fragments for one reading, and notes databases of those it lacks."""
+        """Return the lookup of fragments for one read; it adds databases it lacks to `unknown`."""
 
         @cache  # a log has few classes, and many entries of each
         def find(database: str, class_name: str) -> Fragment | None:
@@ -261,7 +262,7 @@ class LogRelay:
 
 
 async def _all(tasks: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """Await all of them, whatever becomes of one: none is to go on beside the next round."""
+    """Await all of them even if one fails: none may run beside the next relay."""
     results = await asyncio.gather(*tasks, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -269,27 +270,27 @@ async def _all(tasks: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-def _parcels(brought: Sequence[Brought]) -> Iterator[tuple[Sequence[Brought], bool]]:
-    """Yield what is appended at once, and whether it is the last: all of it, unless it is much."""
-    parcel: list[Brought] = []
+def _requests(batches: Sequence[LogBatch]) -> Iterator[tuple[Sequence[LogBatch], bool]]:
+    """Yield the batches that are appended at once, and whether they are the last."""
+    request: list[LogBatch] = []
     size = 0
-    for each in brought:
-        if parcel and size + len(each.entries) > _BATCH:
-            yield parcel, False
-            parcel, size = [], 0
-        parcel.append(each)
-        size += len(each.entries)
-    if parcel:
-        yield parcel, True
+    for batch in batches:
+        if request and size + len(batch.entries) > _BATCH:
+            yield request, False
+            request, size = [], 0
+        request.append(batch)
+        size += len(batch.entries)
+    if request:
+        yield request, True
 
 
 def _by_database(
-    found: Mapping[str, Sequence[LogEntry]],
+    entries: Mapping[str, Sequence[LogEntry]],
 ) -> dict[str, dict[str, list[tuple[str, Change]]]]:
-    """Return the changes of each database, by log, with their places."""
+    """Return the changes of each database, by log, with their positions."""
     databases: dict[str, dict[str, list[tuple[str, Change]]]] = {}
-    for log, entries in found.items():
-        for entry in entries:
+    for log, batch in entries.items():
+        for entry in batch:
             if entry.change is not None:
                 own = databases.setdefault(entry.change.database_id, {})
                 own.setdefault(log, []).append((entry.position, entry.change))

@@ -1,4 +1,4 @@
-"""What the routing model says of one system: the databases it has a part in, and its fragments."""
+"""The routes of one system: the databases that have fragments on it, and these fragments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SystemRoutes:
     Args:
         system: Name of the system.
         model: Returns the model in force.
-        refresh: Looks for a newer one.
+        refresh: Loads a newer one.
     """
 
     def __init__(
@@ -29,33 +29,33 @@ class SystemRoutes:
         self._model = model
         self._refresh = refresh
         self._seen: RoutingModel | None = None
-        self._found: dict[tuple[str, str], Fragment] = {}
+        self._fragments: dict[tuple[str, str], Fragment] = {}
         self._databases: list[str] = []
 
     def fragments(self) -> Iterator[Fragment]:
-        """Return what the system holds; copies are not among it."""
+        """Return the fragments on the system, without copies."""
         for database in self._model().databases.values():
             for route in database.classes.values():
                 yield from (f for f in route.fragments if f.system == self.system)
 
     def databases(self) -> Sequence[str]:
-        """Return the ids of the databases that the system has a part in."""
-        self._look()
+        """Return the ids of the databases that have fragments on the system."""
+        self._update_index()
         return self._databases
 
     def fragment_of(self, database_id: str, class_name: str) -> Fragment | None:
-        """Return what the system holds of a class."""
-        self._look()
-        return self._found.get((database_id, class_name))
+        """Return the fragment of a class on the system."""
+        self._update_index()
+        return self._fragments.get((database_id, class_name))
 
-    def _look(self) -> None:
-        """Find everything anew if another model is in force than before."""
+    def _update_index(self) -> None:
+        """Build the index again if another model is in force."""
         model = self._model()
         if model is not self._seen:
             self._seen = model
-            self._found = {(f.database_id, f.class_name): f for f in self.fragments()}
-            self._databases = sorted({database_id for database_id, _ in self._found})
+            self._fragments = {(f.database_id, f.class_name): f for f in self.fragments()}
+            self._databases = sorted({database_id for database_id, _ in self._fragments})
 
     async def refresh(self) -> None:
-        """Look for a newer model: another replica may just have made a class."""
+        """Load a newer model: another replica may just have created a class."""
         await self._refresh()

@@ -1,4 +1,4 @@
-"""All that brings changes to the feed, and shows them, in one replica."""
+"""The change feed in one replica: relays, subscriptions, registration as a writer."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ChangeService:
         systems: The opened systems.
         model: Returns the routing model in force.
         refresh: Looks for a newer one.
-        feed: The feeds, with what gives the leases, and this replica's registration as a writer;
-            None: there are none, and changes are let go.
+        feed: The feeds, the leases, and this replica's registration as a writer; None: there are
+            none, and changes are dropped.
         replica: Name of this replica.
-        observe: Told of what happens.
+        observe: Called with each event.
         clock: The time.
     """
 
@@ -66,61 +66,59 @@ class ChangeService:
         self._clock, self._times = clock, TickTimes(clock)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return what is to be done in the background."""
-        periodic_tasks = [
-            PeriodicTask("relaying changes that wait in records", 0.25, self._pending.run)
-        ]
+        """Return the periodic tasks of every process."""
+        periodic_tasks = [PeriodicTask("relay changes of records", 0.25, self._pending.run)]
         if self._writers is not None:
-            periodic_tasks.append(PeriodicTask("measuring the feed's lag", 1.0, self.measure))
+            periodic_tasks.append(PeriodicTask("measure lag of feeds", 1.0, self.measure))
             periodic_tasks.append(
-                PeriodicTask("renewing the registration", RENEW_S, self._writers.renew)
+                PeriodicTask("renew registration of writer", RENEW_S, self._writers.renew)
             )
         return periodic_tasks
 
-    async def begin(self) -> None:
+    async def register(self) -> None:
         """Register as a writer, so that the first writes need not wait for the periodic tasks."""
-        with suppress(MediatorError, StoreError):  # they try again
+        with suppress(MediatorError, StoreError):  # the periodic tasks try again
             if self._writers is not None:
                 await self._writers.renew()
                 await self._pending.run()
 
-    def relaying_duties(self) -> list[PeriodicTask]:
-        """Return what any process may do: it needs to know nothing of what this one wrote."""
+    def relaying_tasks(self) -> list[PeriodicTask]:
+        """Return those of the process that relays: they need nothing of the one that wrote."""
         if self._logs is None:
             return []
         return [
-            PeriodicTask("tending the relays of logs", 1.0, self._logs.tend),
-            PeriodicTask("trimming the feed", 5.0, self.trim),
+            PeriodicTask("reconcile relays of logs", 1.0, self._logs.reconcile),
+            PeriodicTask("trim feeds", 5.0, self.trim),
         ]
 
-    def hear(self, told: Observation) -> None:
-        """Hear of writes, so that they are relayed soon."""
+    def on_event(self, event: Observation) -> None:
+        """Wake the relays after writes."""
         if self._logs is not None:
-            self._logs.hear(told)
+            self._logs.on_event(event)
 
     def end_streams(self) -> None:
-        """Tell all who follow a feed that there is no more: the process is about to end."""
+        """End all subscriptions, as the process is about to end."""
         if self.subscriptions is not None:
             self.subscriptions.end()
 
     async def close(self) -> None:
-        """End; the periodic tasks have ended before."""
+        """Cancel the work; the periodic tasks have ended before."""
         if self.subscriptions is not None:
-            await self.subscriptions.shut()
+            await self.subscriptions.close_all()
         if self._logs is not None:
             await self._logs.close()
         try:
             await self._pending.close()
         except (MediatorError, StoreError):
-            return  # others find what is left
+            return  # other replicas relay the rest
 
     async def measure(self) -> None:
         """Measure how far each feed is behind each system."""
         feed = self._feed
         if feed is None:
             return
-        asked_at = self._clock.monotonic()
-        self._times.note(await feed.tick(), asked_at)
+        requested_at = self._clock.monotonic()
+        self._times.note(await feed.tick(), requested_at)
         for name, route in self._model().databases.items():
             for system, until_tick in (await feed.relayed_until(route.id)).items():
                 lag_s = self._times.age_s(until_tick)
@@ -128,7 +126,7 @@ class ChangeService:
                     self._observe(FeedLagMeasured(name, system, lag_s))
 
     async def trim(self) -> None:
-        """Remove what is beyond the feeds' retention."""
+        """Remove changes beyond the retention."""
         if self._feed is not None:
             for database_id in self._model().by_id:
                 await self._feed.trim(database_id)

@@ -1,4 +1,4 @@
-"""Following a feed from a position on: from Redis what has been, then what comes as it comes."""
+"""Subscriptions to a feed from a position on: first past events, then new ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCH: Final = 500
 
 
 class Subscription:
-    """One follower of a feed.
+    """One subscriber of a feed.
 
     Attributes:
         position: What has been seen so far, events of other classes included.
@@ -43,30 +43,30 @@ class Subscription:
         buffer = self._buffer
         if buffer is None:
             buffer = self._buffer = await self._fanout.attach()
-        if buffer.broken:
-            buffer.mend()
+        if buffer.has_overflowed:
+            buffer.reset()
             self._caught_up = False
         if not self._caught_up:
-            events = await self._missed(limit)
+            events = await self._read_missed(limit)
             self._caught_up = not events
             if events:
-                return self._beyond(events)
-        return self._beyond(await buffer.take(limit, wait_s))
+                return self._after_position(events)
+        return self._after_position(await buffer.take(limit, wait_s))
 
     def close(self) -> None:
-        """Follow no more."""
+        """Detach from the feed."""
         if self._buffer is not None:
             self._fanout.detach(self._buffer)
             self._buffer = None
 
     def end(self) -> None:
-        """Tell the follower to end."""
+        """Make the subscriber end."""
         self.ended = True
         if self._buffer is not None:
-            self._buffer.break_off()
+            self._buffer.overflow()
 
-    async def _missed(self, limit: int) -> list[Event]:
-        """Read what is beyond the position, oldest first."""
+    async def _read_missed(self, limit: int) -> list[Event]:
+        """Read the events after the position, oldest first."""
         if await self._feed.generation(self._database) != self.position.generation:
             raise PositionGone("The feed that gave this position is lost.")
         reads = [
@@ -76,13 +76,13 @@ class Subscription:
         events = [event for events in await asyncio.gather(*reads) for event in events]
         return sorted(events, key=_age)[:limit]
 
-    def _beyond(self, events: Sequence[Event]) -> list[tuple[Event, FeedPosition]]:
-        told = []
+    def _after_position(self, events: Sequence[Event]) -> list[tuple[Event, FeedPosition]]:
+        result = []
         for event in events:
             if order_of(event.id) > order_of(self.position.ids[event.partition]):
                 self.position = self.position.advanced(event.partition, event.id)
-                told.append((event, self.position))
-        return told
+                result.append((event, self.position))
+        return result
 
 
 def _age(event: Event) -> tuple[int, int]:
@@ -90,7 +90,7 @@ def _age(event: Event) -> tuple[int, int]:
 
 
 class Subscriptions:
-    """All followers in this process."""
+    """All subscriptions in this process."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -100,11 +100,11 @@ class Subscriptions:
 
     @property
     def count(self) -> int:
-        """How many follow."""
+        """How many there are."""
         return len(self._open)
 
     async def open(self, database: str, position: FeedPosition) -> Subscription:
-        """Follow a feed from a position on.
+        """Subscribe to a feed from a position on.
 
         Raises:
             PositionGone: Changes after it are no longer kept, or the feed was another one.
@@ -122,30 +122,30 @@ class Subscriptions:
         return subscription
 
     def close(self, subscription: Subscription) -> None:
-        """Follow no more."""
+        """Close a subscription."""
         self._open.discard(subscription)
         subscription.close()
 
     async def now(self, database: str) -> FeedPosition:
-        """Return the position after all that is in a feed."""
+        """Return the position after all changes of a feed."""
         generation = await self._feed.generation(database)
         ids = [await self._feed.last(database, partition) for partition in range(PARTITIONS)]
         return FeedPosition(generation, tuple(ids))
 
     async def beginning(self, database: str) -> FeedPosition:
-        """Return the position before all that is kept in a feed."""
+        """Return the position before all changes that a feed keeps."""
         generation = await self._feed.generation(database)
         ids = [await self._feed.oldest(database, partition) for partition in range(PARTITIONS)]
         return FeedPosition(generation, tuple(ids))
 
     def end(self) -> None:
-        """Tell all followers to end, and those who come."""
+        """End all subscriptions, and those that are opened later."""
         self._ended = True
         for subscription in tuple(self._open):
             subscription.end()
 
-    async def shut(self) -> None:
-        """End the looks at the feeds."""
+    async def close_all(self) -> None:
+        """End all subscriptions, and stop the readers."""
         self.end()
         for fanout in self._fanouts.values():
             fanout.close()

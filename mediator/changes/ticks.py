@@ -1,9 +1,9 @@
 """How long ago a tick of the feeds was, by this process's own monotonic clock.
 
-The coordination Redis counts (`Feed.tick`), and that is all that its clock is used for: the count
-says what came first, wherever it was read. How long ago that was, each process finds by when it
-read the count itself. So no times of two machines are ever compared, and a clock that is set, or a
-server that goes on with another one's state, makes nothing look younger than it is.
+The coordination Redis counts (`Feed.tick`); the count only orders events. How long ago a tick was,
+each process finds by when it read the count itself. So no times of two machines are ever compared,
+and a clock that is set, or a server that goes on with another one's state, makes nothing look
+younger than it is.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mediator.base.clock import Clock
 
 __all__ = ["TickTimes"]
 
-_MOST: Final = 2_048
-"""Readings kept; of the older half every second one goes when there are more."""
+_MAX: Final = 2_048
+"""Readings kept; beyond, every second one of the older half is dropped."""
 
 
 class TickTimes:
@@ -31,16 +31,16 @@ class TickTimes:
         self._ticks: list[int] = []
         self._times: list[float] = []
 
-    def note(self, tick: int, asked_at: float) -> None:
-        """Note a reading: at our monotonic time `asked_at` (seconds), no later tick was given."""
-        if self._ticks and tick < self._ticks[-1]:  # somebody has removed the count
+    def note(self, tick: int, requested_at: float) -> None:
+        """Note a tick that was the latest at our monotonic time `requested_at` (seconds)."""
+        if self._ticks and tick < self._ticks[-1]:  # the count was removed
             self._ticks, self._times = [], []
         if self._ticks and tick == self._ticks[-1]:
-            self._times[-1] = asked_at
+            self._times[-1] = requested_at
             return
         self._ticks.append(tick)
-        self._times.append(asked_at)
-        if len(self._ticks) > _MOST:
+        self._times.append(requested_at)
+        if len(self._ticks) > _MAX:
             self._thin_out()
 
     def age_s(self, tick: int) -> float | None:
@@ -52,6 +52,6 @@ class TickTimes:
         return None if before < 0 else self._clock.monotonic() - self._times[before]
 
     def _thin_out(self) -> None:
-        old = _MOST // 2
+        old = _MAX // 2
         self._ticks[:old] = self._ticks[:old:2]
         self._times[:old] = self._times[:old:2]

@@ -1,15 +1,15 @@
-"""Which replicas may acknowledge writes that at first only they can bring to the feed.
+"""Registration of the replicas that may acknowledge writes which only they can relay at first.
 
-Where outboxes are in the records (`PendingChanges`), nobody knows of a write but the replica that
-made it. So it registers first, and then acknowledges such writes only while it holds a lease; the
-others take the feed for complete only up to where every registered replica has brought its own
+Where outboxes are in the records (`PendingChanges`), only the replica that made a write knows of
+it. So it registers first, and then acknowledges such writes only while it holds a lease; for the
+others the feed is complete only up to where every registered replica has appended its own changes
 (docs/materialised-views.md, "Who may acknowledge").
 
 No time of two machines is compared. The holder counts its lease from before it asked for it, the
 others count from after they have seen its token first, each by its own monotonic clock: once they
-have seen nothing else for longer than a lease, it is over. They then revoke the registration, in a
-step that compares the token, and look for what the replica wrote. Who finds its registration gone
-begins anew.
+have seen no other for longer than a lease, it has expired. They then revoke the registration, in a
+step that compares the token, and look for what the replica wrote. A replica without its
+registration registers again.
 """
 
 from __future__ import annotations
@@ -23,38 +23,46 @@ from uuid import uuid4
 
 from mediator.base.clock import DRIFT, Clock, StabilityTimer
 
-__all__ = ["LEASE_S", "OVER_S", "RENEW_S", "Seen", "SharedWriters", "Standing", "Writers"]
+__all__ = [
+    "EXPIRED_S",
+    "LEASE_S",
+    "RENEW_S",
+    "Registrations",
+    "WriterRegistry",
+    "WriterStatus",
+    "Writers",
+]
 
 LEASE_S: Final = 5.0
-"""Seconds for which a replica may acknowledge after it began to renew its registration."""
+"""Seconds for which a replica may acknowledge, from before it renewed its registration."""
 
 RENEW_S: Final = 0.5
 """Seconds between two renewals."""
 
-OVER_S: Final = LEASE_S * (1 + 2 * DRIFT)
-"""Seconds after which a lease is over by any clock."""
+EXPIRED_S: Final = LEASE_S * (1 + 2 * DRIFT)
+"""Seconds after which a lease has expired by any clock."""
 
 WAIT_S: Final = 2.0
-"""How long a write waits for its replica's lease: it is there in a moment, or Redis is not."""
+"""How long a write waits for its replica's lease: it comes in a moment, or Redis is down."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What is kept of writers.
+class Registrations:
+    """The registered writers.
 
     Attributes:
-        run: Id of the run of the server that keeps it.
+        run: Run id of the server that keeps them.
         tokens: The last token of each registered replica.
-        settled: By system the run in which all who are not registered hold no lease any more, and
-            have been looked after.
+        recovered: By system the run in which the changes of all replicas that are not registered
+            have been relayed, and none of them holds a lease.
     """
 
     run: str
     tokens: Mapping[str, str]
-    settled: Mapping[str, str]
+    recovered: Mapping[str, str]
 
 
-class SharedWriters(Protocol):
+class WriterRegistry(Protocol):
     """Keeps the registrations of all replicas. Every method raises `Unavailable`."""
 
     async def register(self, replica: str, token: str) -> None:
@@ -64,48 +72,48 @@ class SharedWriters(Protocol):
         """Replace the token of a replica; False if it is not registered (any more)."""
 
     async def revoke(self, replica: str, token: str) -> None:
-        """End a registration, if the token is still its last one."""
+        """Remove a registration, if the token is still its last one."""
 
-    async def settle(self, system: str, run: str) -> None:
-        """Note that a system is settled for a run, if that is still the server's."""
+    async def note_recovered(self, system: str, run: str) -> None:
+        """Note that a system is recovered in a run, if that is still the server's."""
 
-    async def look(self) -> Seen:
-        """Return what is kept."""
+    async def read(self) -> Registrations:
+        """Return the registrations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WriterStatus:
     """What a replica knows of all writers.
 
     Attributes:
-        seen: What was read.
-        has_waited: Whether whoever is not registered holds no lease any more: this process has
-            seen the server's run, and what is settled, as it is for longer than a lease.
+        registrations: As they were read.
+        has_waited: Whether no unregistered replica holds a lease: this process has seen the same
+            run of the server, and the same recovered systems, for longer than a lease.
     """
 
-    seen: Seen
+    registrations: Registrations
     has_waited: bool
 
-    def is_settled(self, system: str) -> bool:
-        """Whether all who may have written to a system are registered, or looked after."""
-        return self.seen.settled.get(system) == self.seen.run
+    def is_recovered(self, system: str) -> bool:
+        """Whether every replica that may have written to a system is registered, or recovered."""
+        return self.registrations.recovered.get(system) == self.registrations.run
 
 
 class Writers:
-    """One replica's registration, and its look at the others'.
+    """One replica's registration, and its check of the others'.
 
     Args:
-        shared: Keeps the registrations.
+        registry: Keeps the registrations.
         replica: Name of this replica.
         clock: Its monotonic time is used.
 
     Attributes:
         registration: Number of this replica's registration; 0: none so far. After another one it
-            has to tell every feed anew how far it is.
+            has to publish its progress to every feed again.
     """
 
-    def __init__(self, shared: SharedWriters, replica: str, clock: Clock) -> None:
-        self._shared = shared
+    def __init__(self, registry: WriterRegistry, replica: str, clock: Clock) -> None:
+        self._registry = registry
         self._replica = replica
         self._clock = clock
         self._ends_at = float("-inf")
@@ -117,30 +125,30 @@ class Writers:
         self.registration = 0
 
     async def renew(self) -> None:
-        """Hold the lease from now on; register if that was never done, or is undone."""
-        asked_at, token = self._clock.monotonic(), uuid4().hex
-        if not (self.registration and await self._shared.renew(self._replica, token)):
+        """Renew the lease; register if this replica is not registered (any more)."""
+        requested_at, token = self._clock.monotonic(), uuid4().hex
+        if not (self.registration and await self._registry.renew(self._replica, token)):
             self._counted.clear()
             self.registration += 1
-            await self._shared.register(self._replica, token)
-        self._token, self._ends_at = token, asked_at + LEASE_S
-        self._tell()
+            await self._registry.register(self._replica, token)
+        self._token, self._ends_at = token, requested_at + LEASE_S
+        self._wake_waiting()
 
     async def leave(self) -> None:
-        """Acknowledge nothing more, and end the registration: everything has been brought."""
+        """Acknowledge nothing more, and remove the registration: all changes are relayed."""
         self._ends_at = float("-inf")
         self._counted.clear()
         if self._token:
-            await self._shared.revoke(self._replica, self._token)
+            await self._registry.revoke(self._replica, self._token)
 
-    def count(self, system: str, database: str, registration: int) -> None:
-        """Note that a database's feed (by its id) counts this replica among a system's writers."""
+    def note_counted(self, system: str, database: str, registration: int) -> None:
+        """Note that a database's feed (by its id) waits for this replica as a system's writer."""
         if registration == self.registration:
             self._counted.add((system, database))
-            self._tell()
+            self._wake_waiting()
 
     def may_acknowledge(self, system: str, database: str) -> bool:
-        """Whether a write that has just been made, or is about to be, may be acknowledged now."""
+        """Whether a write may be acknowledged now."""
         counted = (system, database) in self._counted
         return counted and self._clock.monotonic() < self._ends_at
 
@@ -152,25 +160,26 @@ class Writers:
                     await self._changed.wait()
         return self.may_acknowledge(system, database)
 
-    async def look(self) -> Standing:
-        """Look who is registered, and revoke registrations whose leases are over."""
-        asked_at = self._clock.monotonic()
-        seen = await self._shared.look()
-        # Of another run, or if somebody has removed it, what is there may be older than what was.
-        unsettled_s = self._runs.observe("", (seen.run, seen.settled), asked_at)
-        if not unsettled_s:
+    async def check(self) -> WriterStatus:
+        """Read the registrations, and revoke those whose leases have expired."""
+        requested_at = self._clock.monotonic()
+        registrations = await self._registry.read()
+        # After another run of the server the data may be older than what was seen before.
+        known = (registrations.run, registrations.recovered)
+        unchanged_s = self._runs.observe("", known, requested_at)
+        if not unchanged_s:
             self._tokens.retain(())
-        self._tokens.retain(seen.tokens.keys())
-        for replica, token in seen.tokens.items():
-            if self._tokens.observe(replica, token, asked_at) > OVER_S:
-                await self._shared.revoke(replica, token)
-        return Standing(seen, unsettled_s > OVER_S)
+        self._tokens.retain(registrations.tokens.keys())
+        for replica, token in registrations.tokens.items():
+            if self._tokens.observe(replica, token, requested_at) > EXPIRED_S:
+                await self._registry.revoke(replica, token)
+        return WriterStatus(registrations, unchanged_s > EXPIRED_S)
 
-    async def settle(self, system: str, standing: Standing) -> None:
-        """Note that a system is settled: what others had written was looked for meanwhile."""
-        await self._shared.settle(system, standing.seen.run)
+    async def note_recovered(self, system: str, status: WriterStatus) -> None:
+        """Note that the changes of unregistered replicas of a system have been relayed."""
+        await self._registry.note_recovered(system, status.registrations.run)
 
-    def _tell(self) -> None:
-        """Wake those that wait; who waits from now on waits for the next change."""
+    def _wake_waiting(self) -> None:
+        """Wake writes that wait; later ones wait for the next change."""
         self._changed.set()
         self._changed = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Doing once what many ask for at the same time."""
+"""Coalescing of concurrent requests for the same work."""
 
 from __future__ import annotations
 
@@ -11,38 +11,37 @@ __all__ = ["Coalesced"]
 
 
 class Coalesced:
-    """Runs something for whoever asks, one run at a time.
+    """Runs something for all callers, one run at a time.
 
-    Who asks is answered by a run that *began after he asked*, for he must be told what was so by
-    then: the run under way may have looked too early. All who ask during a run share the next one,
-    with its failure, so each waits for two runs at most, however many they are. A run whose asker
-    is cancelled counts for nobody; the next in turn begins another.
+    A caller gets a run that *started after his call*, since the present one may have read too
+    early. All calls during a run share the next one, with its failure, so each waits for two runs
+    at most. A run whose caller is cancelled does not count; the next caller starts another.
 
     Args:
-        run: What is to be done.
+        run: The work.
     """
 
     def __init__(self, run: Callable[[], Awaitable[object]]) -> None:
         self._run = run
-        self._turn = asyncio.Lock()
-        self._begun = 0
+        self._lock = asyncio.Lock()
+        self._started = 0
         self._ended = 0
         self._failure: MediatorError | None = None
 
     async def __call__(self) -> None:
-        """Wait for a run that begins from now on; raises what it raises."""
-        asked = self._begun
-        async with self._turn:
-            if self._ended <= asked:
-                await self._again()
+        """Wait for a run that starts from now on; raises what it raises."""
+        started_before = self._started
+        async with self._lock:
+            if self._ended <= started_before:
+                await self._run_once()
             if self._failure is not None:
                 raise self._failure.with_traceback(None)
 
-    async def _again(self) -> None:
-        self._begun += 1
+    async def _run_once(self) -> None:
+        self._started += 1
         self._failure = None
         try:
             await self._run()
         except MediatorError as error:
             self._failure = error
-        self._ended = self._begun
+        self._ended = self._started

@@ -1,4 +1,4 @@
-"""Judging the placements that are in force: proposals, violations, explanations."""
+"""Evaluation of the placements in force: proposals, violations, explanations."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from mediator.placement.proposals import (
     differ,
     propose,
 )
-from mediator.placement.survey import survey
-from mediator.placement.violations import NOTHING_WATCHED, Scheduler, watch
+from mediator.placement.summary import summarise
+from mediator.placement.violations import NO_VIOLATIONS, ViolationState, detect_violations
 from mediator.placement.what_if import read_supposition, what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.schema.tree import Mode
 
-__all__ = ["Judgement", "Patience"]
+__all__ = ["Hysteresis", "PlacementEvaluation"]
 
 _FEW_FIELDS: Final = 20
 """Fields of a database up to which its placement is decided in a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Hysteresis:
     """When a better score becomes a proposal: by which ratio, and after how many seconds."""
 
     margin: float
     dwell_s: float
 
 
-class Judgement:
-    """Holds what is in force against what is measured and against what is asked for."""
+class PlacementEvaluation:
+    """Compares the placements in force with those that present metrics would give."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Judgement:
         executor: Executor,
         events: CatalogueEvents,
         proposals: CatalogueProposals,
-        patience: Patience,
+        hysteresis: Hysteresis,
         observe: Observer,
         clock: Clock,
     ) -> None:
@@ -66,30 +66,30 @@ class Judgement:
         self._proposals = proposals
         self._observe = observe
         self._clock = clock
-        self._patience = patience
-        self._spells: dict[str, Scheduler] = {}
+        self._hysteresis = hysteresis
+        self._violations: dict[str, ViolationState] = {}
 
-    async def judge(self, busy_share: float = 1.0) -> None:
-        """Look at every database once: record proposals and violations.
+    async def evaluate(self, busy_share: float = 1.0) -> None:
+        """Evaluate every database once: record proposals and violations.
 
-        Others are let in after each of them, however many there are.
+        The event loop is yielded after each of them.
 
         Args:
-            busy_share: Of the time that this takes, how much may be taken from the event loop.
+            busy_share: The share of the event loop's time that this may take.
         """
         model = self._executor.model
         self._forget(model.databases.keys())
         now, proposed = await self._proposals.load()
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         async for database, route, decision in self._decisions(model):
-            took_s = time.perf_counter() - began
+            took_s = time.perf_counter() - started_at
             await self._propose(route, decision, proposed.get(route.id, NOTHING_PROPOSED), now)
-            await self._look_for_violations(database, route, decision)
+            await self._detect_violations(database, route, decision)
             await asyncio.sleep(took_s * (1 / busy_share - 1))
-            began = time.perf_counter()
+            started_at = time.perf_counter()
 
     async def proposals(self, database: str | None) -> list[dict[str, Any]]:
-        """List what is proposed now, for all databases or one; the unripe ones say so."""
+        """List the present proposals, of all databases or one, those not yet recorded included."""
         _, proposed = await self._proposals.load()
         return [
             _document(name, proposal)
@@ -107,13 +107,13 @@ class Judgement:
         decision = _decision(self._route(database), self._registry.candidates())
         return {**explain(decision, node), "epoch": self._executor.model.epoch}
 
-    def survey(self, database: str) -> dict[str, Any]:
-        """Tell of all nodes in short where they are, by today's metrics."""
+    def summary(self, database: str) -> dict[str, Any]:
+        """Return where all nodes are and why, in short, by today's metrics."""
         decision = _decision(self._route(database), self._registry.candidates())
-        return {**survey(decision), "epoch": self._executor.model.epoch}
+        return {**summarise(decision), "epoch": self._executor.model.epoch}
 
     def what_if(self, database: str, document: Any) -> dict[str, Any]:
-        """Hold what scores choose today against what they would choose under a supposition."""
+        """Compare what scores choose today with what they would choose under a supposition."""
         schema = self._route(database).schema
         return what_if(schema, self._registry.candidates(), read_supposition(document))
 
@@ -130,8 +130,8 @@ class Judgement:
             before,
             decision.moves,
             now,
-            margin=self._patience.margin,
-            dwell_s=self._patience.dwell_s,
+            margin=self._hysteresis.margin,
+            dwell_s=self._hysteresis.dwell_s,
         )
         if differ(before, after):
             await self._proposals.store(route.id, after)
@@ -139,16 +139,16 @@ class Judgement:
         for p in recorded:
             self._observe(ProposalRecorded(name, p.node, p.current, p.proposed, p.margin))
 
-    def _forget(self, kept: Collection[str]) -> None:
-        """Forget what was seen of databases that have been dropped."""
-        for database in self._spells.keys() - kept:
-            del self._spells[database]
+    def _forget(self, present: Collection[str]) -> None:
+        """Drop the state of databases that have been dropped."""
+        for database in self._violations.keys() - present:
+            del self._violations[database]
 
-    async def _look_for_violations(
+    async def _detect_violations(
         self, database: str, route: DatabaseRoute, decision: Decision
     ) -> None:
-        self._spells[database], events = watch(
-            self._spells.get(database, NOTHING_WATCHED),
+        self._violations[database], events = detect_violations(
+            self._violations.get(database, NO_VIOLATIONS),
             route.schema,
             {node: placement.system for node, placement in decision.placements.items()},
             {candidate.name: candidate for candidate in decision.candidates},
@@ -170,7 +170,7 @@ class Judgement:
                 )
                 yield name, route, decision
             except Unplaceable:
-                continue  # a system is away: what it serves is not judged meanwhile
+                continue  # a system is down: its nodes are not evaluated meanwhile
 
 
 def _decision(route: DatabaseRoute, candidates: Sequence[Candidate]) -> Decision:

@@ -1,4 +1,4 @@
-"""What was found out about a system: probed, observed, calibrated, declared."""
+"""Findings about a system: probed, observed, calibrated, declared."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Findings:
     """Probe and calibration of one server version.
 
     Attributes:
-        server: Product and version; another one makes the findings void.
+        server: Product and version; findings about another one are void.
         durability_s: Seconds of acknowledged writes that a crash may lose, if known.
         replicas: Connected replicas, if known.
-        verdicts: What was proven or refuted, and how.
+        capabilities: What was proven or refuted, and how.
         inexact: Field types for which the store lacks an exact operator.
         calibrated: Metrics of the synthetic workload.
         p99: 99th percentiles of its latencies.
@@ -34,7 +34,7 @@ class Findings:
     server: str
     durability_s: float | None
     replicas: int | None
-    verdicts: Mapping[Capability, CapabilityFinding]
+    capabilities: Mapping[Capability, CapabilityFinding]
     inexact: frozenset[FieldType]
     calibrated: Mapping[Metric, float]
     p99: Mapping[Metric, float] = field(default_factory=dict)
@@ -45,17 +45,17 @@ class Findings:
     @property
     def proven(self) -> frozenset[Capability]:
         """Capabilities that were probed or observed to be there."""
-        return frozenset(c for c, v in self.verdicts.items() if v.state == "proven")
+        return frozenset(c for c, v in self.capabilities.items() if v.state == "proven")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form kept in the catalogue and shown to operators."""
+        """Return the form for the catalogue and for operators."""
         return {
             "server": self.server,
             "durability_s": self.durability_s,
             "replicas": self.replicas,
-            "verdicts": {
+            "capabilities": {
                 c.value: {"state": v.state, "how": v.how, "detail": v.detail}
-                for c, v in sorted(self.verdicts.items())
+                for c, v in sorted(self.capabilities.items())
             },
             "inexact": sorted(t.value for t in self.inexact),
             "calibrated": {m.value: figure for m, figure in self.calibrated.items()},
@@ -67,12 +67,14 @@ class Findings:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Findings:
-        """Read the form that `to_json` made."""
+        """Read the form of `to_json`."""
         return cls(
             server=form["server"],
             durability_s=form["durability_s"],
             replicas=form["replicas"],
-            verdicts={Capability(c): CapabilityFinding(**v) for c, v in form["verdicts"].items()},
+            capabilities={
+                Capability(c): CapabilityFinding(**v) for c, v in form["capabilities"].items()
+            },
             inexact=frozenset(FieldType(t) for t in form["inexact"]),
             calibrated={Metric(m): figure for m, figure in form["calibrated"].items()},
             p99={Metric(m): figure for m, figure in form["p99"].items()},
@@ -85,12 +87,12 @@ class Findings:
 def findings_of(
     report: ProbeReport, facts: ServerFacts, calibration: Calibration | None
 ) -> Findings:
-    """Join what the probe and the calibration found."""
+    """Join the results of the probe and of the calibration."""
     return Findings(
         server=f"{facts.server} {facts.version}",
         durability_s=facts.durability_s,
         replicas=facts.replicas,
-        verdicts=report.capabilities,
+        capabilities=report.capabilities,
         inexact=report.inexact,
         calibrated=calibration.metrics if calibration else {},
         p99=calibration.p99 if calibration else {},
@@ -111,7 +113,7 @@ def registration_to(registration: SystemRegistration) -> dict[str, Any]:
 
 
 def registration_from(form: Mapping[str, Any]) -> SystemRegistration:
-    """Read the form that `registration_to` made."""
+    """Read the form of `registration_to`."""
     return SystemRegistration(
         SystemConfig(**form["config"]), tuple(form["declared"]), dict(form["metrics"])
     )

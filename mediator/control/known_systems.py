@@ -1,4 +1,4 @@
-"""Systems as a replica knows them, and what becomes of them when somebody says otherwise."""
+"""Systems as a replica knows them, and changes of what is stated about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KnownSystem:
 
     registration: SystemRegistration
     findings: Findings | None = None
-    trouble: str = ""
+    error: str = ""
 
     @property
     def name(self) -> str:

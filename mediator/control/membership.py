@@ -24,10 +24,10 @@ __all__ = ["LEASE_S", "Membership"]
 LEASE_S: Final = 120.0
 """Seconds for which a replica goes on writing that does not reach the catalogue."""
 
-_DEAD_S: Final = LEASE_S + 5.0
+_EXPIRED_S: Final = LEASE_S + 5.0
 """Clocks run at almost the same speed: after so long, by the catalogue's, a lease is over."""
 
-_PATIENCE_S: Final = 10.0
+_TIMEOUT_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 
 
@@ -59,11 +59,11 @@ class Membership:
     async def renew(self) -> None:
         """Confirm what is in force; raises `Unavailable` if the catalogue does not answer."""
         while True:
-            began = self._clock.monotonic()
+            started_at = self._clock.monotonic()
             epoch = await self._in_force()
             await self._calls.drained()
             if await self._replicas.confirm(self._name, epoch):
-                self._calls.lease_until = began + LEASE_S
+                self._calls.lease_until = started_at + LEASE_S
                 return
             # Who joins looks again: what was decided before did not wait for this replica.
             await self._replicas.join(self._name)
@@ -81,12 +81,12 @@ class Membership:
             Unavailable: One of them does not confirm, and may still hold its lease.
         """
         await self._calls.drained()
-        until = self._clock.monotonic() + _PATIENCE_S
-        while late := await self._replicas.behind(self._name, epoch, _DEAD_S):
+        until = self._clock.monotonic() + _TIMEOUT_S
+        while late := await self._replicas.behind(self._name, epoch, _EXPIRED_S):
             if self._clock.monotonic() > until:
                 raise Unavailable(
                     f"Replicas ({len(late)}) do not confirm that they hold their writes; those that"
-                    f" have ended without saying so are counted out after {_DEAD_S:.0f} s.",
+                    f" have ended without saying so are counted out after {_EXPIRED_S:.0f} s.",
                     system="catalogue",
                     retry_after_s=30,
                 )

@@ -9,7 +9,7 @@ from typing import Any
 from mediator.base.errors import Conflict, Invalid, Location, MediatorError
 from mediator.catalogue.connection import Catalogue
 from mediator.control.changes import would_move
-from mediator.control.evaluation import Judgement
+from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.port import BeforeChange, SchemaChange, SystemRegistration
 from mediator.control.registry import KnownSystem, Registry
 from mediator.control.schemas import Schemas
@@ -37,7 +37,7 @@ class Control:
         registry: Registry,
         systems: Systems,
         schemas: Schemas,
-        judgement: Judgement,
+        evaluation: PlacementEvaluation,
         advisor: Advisor,
         executor: Executor,
     ) -> None:
@@ -45,7 +45,7 @@ class Control:
         self._registry = registry
         self._systems = systems
         self._schemas = schemas
-        self._judgement = judgement
+        self._evaluation = evaluation
         self._advisor = advisor
         self._executor = executor
 
@@ -110,7 +110,7 @@ class Control:
         """Change what the operator says of a system, and score anew."""
         _check_statements(metrics, declared)
         known = await self._registry.amend(name, metrics, declared)
-        return await self._rescored(known)
+        return await self._reevaluated(known)
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
         """Add to what operators say of systems here; see `ControlPlane.add_statements`."""
@@ -120,7 +120,7 @@ class Control:
 
     async def calibrate(self, name: str) -> dict[str, Any]:
         """Probe and calibrate a system anew."""
-        return await self._rescored(await self._registry.examine(name))
+        return await self._reevaluated(await self._registry.examine(name))
 
     async def unregister(self, name: str) -> None:
         """Forget a system that holds nothing."""
@@ -148,68 +148,68 @@ class Control:
     async def explain(
         self, database: str, class_name: str | None = None, field: str | None = None
     ) -> dict[str, Any]:
-        """Say where a node is placed and why."""
+        """Return where a node is placed and why."""
         await self._schemas.refresh()
         node = ".".join(filter(None, (class_name, field))) or ROOT
-        told = await asyncio.to_thread(self._judgement.explain, database, node)
-        return {"database": database, **told}
+        explanation = await asyncio.to_thread(self._evaluation.explain, database, node)
+        return {"database": database, **explanation}
 
-    async def survey(self, database: str) -> dict[str, Any]:
-        """Tell of all nodes of a database in short where they are, and why."""
+    async def summary(self, database: str) -> dict[str, Any]:
+        """Return where all nodes of a database are and why, in short."""
         await self._schemas.refresh()
-        return {"database": database, **await asyncio.to_thread(self._judgement.survey, database)}
+        return {"database": database, **await asyncio.to_thread(self._evaluation.summary, database)}
 
     async def what_if(self, database: str, document: Any) -> dict[str, Any]:
-        """Say what would be placed elsewhere under other weights, goals or metrics."""
+        """Return what would be placed elsewhere under other weights, goals or metrics."""
         await self._schemas.refresh()
-        told = await asyncio.to_thread(self._judgement.what_if, database, document)
-        return {"database": database, **told}
+        comparison = await asyncio.to_thread(self._evaluation.what_if, database, document)
+        return {"database": database, **comparison}
 
     async def violations(self, database: str | None = None) -> list[dict[str, Any]]:
         """List violation events."""
-        return await self._judgement.violations(database)
+        return await self._evaluation.violations(database)
 
     async def proposals(self, database: str | None = None) -> list[dict[str, Any]]:
         """List recorded proposals."""
-        return await self._judgement.proposals(database)
+        return await self._evaluation.proposals(database)
 
     async def scaling(self) -> dict[str, Any]:
-        """Say whether the service and its systems fit what is asked of them."""
+        """Return whether the service and its systems fit their load."""
         return self._advisor.advise()
 
     async def readiness(self) -> dict[str, Any]:
-        """Say what answers, and which classes depend on what does not.
+        """Return what answers, and which classes depend on what does not.
 
-        Ready means that something can be served: one store that is away must not take the service
-        from those that need another one. What is away is listed as degraded.
+        Ready means that something can be served: one store that is down must not take the service
+        from users of another one. What is down is listed as degraded.
         """
         known = list(self._registry)
-        pings = [self._answers(k.name) for k in known]
-        catalogue, *systems = await asyncio.gather(_answer(self._catalogue.ping), *pings)
-        away = [k.name for k, trouble in zip(known, systems, strict=True) if trouble]
+        pings = [self._ping(k.name) for k in known]
+        catalogue, *systems = await asyncio.gather(_error_of(self._catalogue.ping), *pings)
+        down = [k.name for k, error in zip(known, systems, strict=True) if error]
         return {
             "ready": (self._executor.model.epoch > 0 or catalogue is None)
-            and (not known or len(away) < len(known)),
-            "degraded": away + (["catalogue"] if catalogue else []),
-            "catalogue": _verdict(catalogue),
+            and (not known or len(down) < len(known)),
+            "degraded": down + (["catalogue"] if catalogue else []),
+            "catalogue": _availability(catalogue),
             "systems": {
-                k.name: {**_verdict(trouble), "serves": _users(self._executor.model, k.name)}
-                for k, trouble in zip(known, systems, strict=True)
+                k.name: {**_availability(error), "serves": _users(self._executor.model, k.name)}
+                for k, error in zip(known, systems, strict=True)
             },
         }
 
-    async def _rescored(self, known: KnownSystem) -> dict[str, Any]:
-        await self._judgement.judge()
+    async def _reevaluated(self, known: KnownSystem) -> dict[str, Any]:
+        await self._evaluation.evaluate()
         return self._registry.describe(known)
 
-    async def _answers(self, name: str) -> str | None:
+    async def _ping(self, name: str) -> str | None:
         guarded = self._systems.find(name)
         if guarded is None:
             return "not connected"
-        return await _answer(lambda: guarded.guarded(guarded.store.ping))
+        return await _error_of(lambda: guarded.guarded(guarded.store.ping))
 
 
-async def _answer(ping: Callable[[], Awaitable[None]]) -> str | None:
+async def _error_of(ping: Callable[[], Awaitable[None]]) -> str | None:
     """Return why something does not answer; None if it does."""
     try:
         async with asyncio.timeout(PING_S):
@@ -219,12 +219,12 @@ async def _answer(ping: Callable[[], Awaitable[None]]) -> str | None:
     return None
 
 
-def _verdict(trouble: str | None) -> dict[str, Any]:
-    return {"ok": True} if trouble is None else {"ok": False, "detail": trouble}
+def _availability(error: str | None) -> dict[str, Any]:
+    return {"ok": True} if error is None else {"ok": False, "detail": error}
 
 
 def _users(model: RoutingModel, system: str) -> list[str]:
-    """Name the classes that a system holds a part of, as database.class."""
+    """Return the classes with a fragment on a system, as database.class."""
     return [
         f"{name}.{class_name}"
         for name, database in sorted(model.databases.items())
@@ -236,7 +236,7 @@ def _users(model: RoutingModel, system: str) -> list[str]:
 def _check_statements(
     metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
 ) -> None:
-    places = [
+    locations = [
         Location(f"/metrics/{name}", f"is none of {', '.join(Metric)}")
         for name in metrics or ()
         if name not in list(Metric)
@@ -245,5 +245,5 @@ def _check_statements(
         for index, name in enumerate(declared or ())
         if name not in list(Capability)
     ]
-    if places:
-        raise Invalid("Something is said of the system that has no meaning.", locations=places)
+    if locations:
+        raise Invalid("The statements about the system are malformed.", locations=locations)

@@ -145,7 +145,7 @@ class ControlPlane(Protocol):
     ) -> dict[str, Any]:
         """Say where a node is placed and why: candidates, metrics, scores, margins, thresholds."""
 
-    async def survey(self, database: str) -> dict[str, Any]:
+    async def summary(self, database: str) -> dict[str, Any]:
         """Tell of all nodes in short where they are, why, and with which scores; and of groups."""
 
     async def what_if(self, database: str, document: Any) -> dict[str, Any]:

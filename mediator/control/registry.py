@@ -1,4 +1,4 @@
-"""The systems: opened, probed, calibrated, remembered, and reopened when they come back."""
+"""The registry of systems: opened, probed, calibrated, stored, and reopened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mediator.control.opening import Opening
 from mediator.control.port import SystemRegistration
 from mediator.control.retirement import Retirement
 from mediator.placement.candidates import Candidate
-from mediator.placement.metrics import History, MetricsBook
+from mediator.placement.metrics_registry import History, MetricsRegistry
 from mediator.schema.annotations import Capability, Metric
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import Store, StoreError
@@ -47,12 +47,12 @@ class Registry:
     """All registered systems, in the order of their registration.
 
     Args:
-        systems: Where opened stores are put at hand of the data plane.
-        catalogue: Where registrations are kept.
-        factory: Makes a store of the right kind.
-        book: What live traffic measured.
-        observe: Told of registrations.
-        clock: For the breakers.
+        systems: The opened stores, for the data plane.
+        catalogue: Stores registrations.
+        factory: Creates a store of the right kind.
+        metrics: Of live traffic.
+        observe: Called with registrations.
+        clock: The time, for the breakers.
     """
 
     def __init__(
@@ -60,20 +60,20 @@ class Registry:
         systems: Systems,
         catalogue: CatalogueSystems,
         factory: StoreFactory,
-        book: MetricsBook,
+        metrics: MetricsRegistry,
         observe: Observer,
         clock: Clock,
     ) -> None:
         self._systems = systems
         self._catalogue = catalogue
         self._opening = Opening(factory)
-        self._book = book
+        self._metrics = metrics
         self._observe = observe
         self._clock = clock
         self._known: dict[str, KnownSystem] = {}
         self._registering: set[str] = set()
-        self._keeping = asyncio.Lock()
-        self._reaching = asyncio.Lock()
+        self._storing = asyncio.Lock()
+        self._connecting = asyncio.Lock()
         self._configured: dict[str, SystemRegistration] = {}
         self._retirement = Retirement()
 
@@ -104,56 +104,56 @@ class Registry:
             await self._connected(known, found)
 
     async def reconfigure(self, registrations: Sequence[SystemRegistration]) -> list[str]:
-        """Reach systems as the settings say from now on; return the names of those that changed.
+        """Apply the settings to systems; return the names of those that changed.
 
-        Calls that are under way end where they were begun; see `Retirement`. A system that is not
-        known yet is opened by `reconnect`.
+        Calls that are under way end on the former connection; see `Retirement`. A system that is
+        not known yet is opened by `reconnect`.
 
         Raises:
             Conflict: A system would become another one.
-            Unavailable: It does not answer there; the one that was at hand stays.
+            Unavailable: It does not answer there; the former connection stays.
         """
-        async with self._reaching:
+        async with self._connecting:
             return [r.config.name for r in registrations if await self._reconfigure(r)]
 
     async def _reconfigure(self, registration: SystemRegistration) -> bool:
         name = registration.config.name
         known = self._known.get(name)
-        wanted = configured(registration, known)
+        target = configured(registration, known)
         self._configured[name] = registration
         if known is None:
-            self._known[name] = wanted
+            self._known[name] = target
             return True
-        if wanted.registration.config == known.registration.config:
+        if target.registration.config == known.registration.config:
             return False
-        await self._move(known, wanted)
+        await self._move(known, target)
         return True
 
-    async def _move(self, known: KnownSystem, wanted: KnownSystem) -> None:
-        check_same(known, wanted)
-        opened = await self._try_to_open(wanted)
+    async def _move(self, known: KnownSystem, target: KnownSystem) -> None:
+        check_same(known, target)
+        opened = await self._try_to_open(target)
         if isinstance(opened, StoreError):
             raise Unavailable(
                 f"The system {known.name} does not answer at its new address.", system=known.name
             ) from opened
-        await self._reached(wanted, *opened)
+        await self._reached(target, *opened)
 
     async def reconnect(self) -> None:
-        """Learn what other replicas registered; open what could not be opened so far.
+        """Load registrations of other replicas; open systems that could not be opened so far.
 
-        One at a time, and not while settings are taken over: two would open the same system.
+        One at a time, and not while settings are applied: two would open the same system.
         """
-        async with self._reaching:
-            for known, told in await self._learn():
+        async with self._connecting:
+            for known, target in await self._load_changes():
                 try:
-                    await self._move(known, told)
+                    await self._move(known, target)
                 except MediatorError as error:
                     log.warning("%s", error.detail)
             closed = [known for known in self if self._systems.find(known.name) is None]
             await asyncio.gather(*(self._connect(known) for known in closed))
 
     async def register(self, registration: SystemRegistration) -> KnownSystem:
-        """Open, probe and calibrate a new system, and keep it.
+        """Open, probe, calibrate and store a new system.
 
         Raises:
             Conflict: The name is taken, or the system cannot hold data.
@@ -177,11 +177,11 @@ class Registry:
             raise Unavailable(f"The system {name} does not answer.", system=name) from error
         known = KnownSystem(registration, findings)
 
-        def accepted(_: KnownSystem) -> KnownSystem:
+        def accept(_: KnownSystem) -> KnownSystem:
             check_acceptable(known, findings)
             return known
 
-        return await self._take(store, known, accepted, new=True)
+        return await self._add(store, known, accept, new=True)
 
     async def amend(
         self,
@@ -189,15 +189,15 @@ class Registry:
         metrics: Mapping[str, float | None] | None,
         declared: Sequence[str] | None,
     ) -> KnownSystem:
-        """Change the operator's word on a system."""
-        return await self._keep(self.get(name), lambda now: amended(now, metrics, declared))
+        """Change the operator's statements about a system."""
+        return await self._store(self.get(name), lambda now: amended(now, metrics, declared))
 
     async def add_statements(self, name: str, statements: Mapping[str, Any]) -> None:
-        """Add to what the operator says of a system what was said of it elsewhere."""
-        await self._keep(self.get(name), lambda now: with_statements(now, statements))
+        """Add statements about a system that were made elsewhere."""
+        await self._store(self.get(name), lambda now: with_statements(now, statements))
 
     async def examine(self, name: str) -> KnownSystem:
-        """Probe and calibrate a system anew.
+        """Probe and calibrate a system again.
 
         Raises:
             Unavailable: It does not answer.
@@ -209,14 +209,14 @@ class Registry:
         except StoreError as error:
             raise Unavailable(f"The system {name} does not answer.", system=name) from error
         known = self.get(name)
-        return await self._keep(known, lambda now: replace(now, findings=findings, trouble=""))
+        return await self._store(known, lambda now: replace(now, findings=findings, error=""))
 
     async def forget(self, name: str) -> None:
-        """Close a system and forget it; the caller has made sure that it holds nothing."""
+        """Close and remove a system; the caller has made sure that it holds nothing."""
         self.get(name)
-        async with self._keeping:
+        async with self._storing:
             await self._catalogue.remove(name)
-            await self._let_go(name)
+            await self._remove(name)
 
     async def close(self) -> None:
         """Close all stores."""
@@ -227,7 +227,7 @@ class Registry:
     def candidates(
         self, statements: Mapping[str, Mapping[str, Any]] | None = None
     ) -> list[Candidate]:
-        """Return all systems as placement sees them, or would with `statements` by their names."""
+        """Return all systems as candidates, perhaps with additional `statements` by their names."""
         added = statements or {}
         known = (with_statements(k, added.get(k.name)) for k in self._known.values())
         return [self._candidate(k) for k in known]
@@ -236,8 +236,8 @@ class Registry:
         stated = {Metric(m): figure for m, figure in (known.registration.metrics or {}).items()}
         findings = known.findings
         if findings is None:
-            return Candidate(known.name, suspended=f"it could not be examined: {known.trouble}")
-        measured, p99 = self._book.candidate_metrics(known.name)
+            return Candidate(known.name, suspended=f"it could not be examined: {known.error}")
+        measured, p99 = self._metrics.candidate_metrics(known.name)
         declared = frozenset(Capability(c) for c in known.registration.declared)
         return Candidate(
             name=known.name,
@@ -259,13 +259,13 @@ class Registry:
             "kind": config.kind,
             "durability": config.durability,
             "state": _state(guarded),
-            "trouble": known.trouble,
+            "error": known.error,
             "capabilities": sorted(candidate.capabilities),
             "declared": list(known.registration.declared),
             "metrics": {m.value: figure for m, figure in sorted(candidate.metrics.items())},
             "stated_metrics": dict(known.registration.metrics or {}),
             "findings": known.findings.to_json() if known.findings else None,
-            "traffic": [row for row in self._book.statistics() if row["system"] == known.name],
+            "traffic": [row for row in self._metrics.statistics() if row["system"] == known.name],
         }
 
     async def _connect(self, known: KnownSystem) -> None:
@@ -280,7 +280,7 @@ class Registry:
     async def _connected(self, known: KnownSystem, opened: _Opened | StoreError) -> None:
         try:
             if isinstance(opened, StoreError):
-                self._known[known.name] = replace(self.get(known.name), trouble=str(opened))
+                self._known[known.name] = replace(self.get(known.name), error=str(opened))
             else:
                 await self._reached(known, *opened)
         except NotFound:
@@ -291,11 +291,11 @@ class Registry:
 
         def reached(now: KnownSystem) -> KnownSystem:
             now = configured(settings, now) if settings else now
-            return replace(now, findings=findings, trouble="")
+            return replace(now, findings=findings, error="")
 
-        await self._take(store, known, reached)
+        await self._add(store, known, reached)
 
-    async def _take(
+    async def _add(
         self,
         store: Store,
         known: KnownSystem,
@@ -311,7 +311,7 @@ class Registry:
         try:
             with suppress(StoreError):  # it is read again and again
                 await guarded.read_clock()
-            kept = await self._keep(known, change, new=new)
+            kept = await self._store(known, change, new=new)
         except BaseException:
             await store.close()
             raise
@@ -323,45 +323,45 @@ class Registry:
         self._observe(SystemRegistered(kept.name, store.config.kind, server))
         return kept
 
-    async def _learn(self) -> list[tuple[KnownSystem, KnownSystem]]:
-        """Take over what other replicas keep in the catalogue.
+    async def _load_changes(self) -> list[tuple[KnownSystem, KnownSystem]]:
+        """Load the registrations of other replicas from the catalogue.
 
         Returns:
-            Systems that are reached in another way by now, as they were and as they are to be.
-            Those that our own settings name are not among them.
+            Systems with another address, as they were and as they are to be, without those that
+            our own settings name.
         """
         moved = []
-        async with self._keeping:
+        async with self._storing:
             stored = {system.name: system for system in await self._catalogue.load()}
             for system in stored.values():
-                told = known_from(system)
-                own = self._known.get(told.name)
-                if own and told.name not in self._configured and is_elsewhere(own, told):
-                    moved.append((own, replace(told, findings=told.findings or own.findings)))
-                self._known[told.name] = updated(own, told) if own else told
-                self._remember(self._known[told.name])
+                other = known_from(system)
+                own = self._known.get(other.name)
+                if own and other.name not in self._configured and is_elsewhere(own, other):
+                    moved.append((own, replace(other, findings=other.findings or own.findings)))
+                self._known[other.name] = updated(own, other) if own else other
+                self._remember(self._known[other.name])
             for known in tuple(self._known.values()):
-                # One that was never reached is not kept yet.
+                # A system that was never connected is not stored yet.
                 if known.findings is not None and known.name not in stored:
-                    await self._let_go(known.name)
+                    await self._remove(known.name)
         return moved
 
-    async def _let_go(self, name: str) -> None:
+    async def _remove(self, name: str) -> None:
         self._known.pop(name, None)
-        self._book.forget(name)
+        self._metrics.forget(name)
         guarded = self._systems.find(name)
         self._systems.remove(name)
         if guarded is not None:
             await guarded.store.close()
 
-    async def _keep(
+    async def _store(
         self,
         known: KnownSystem,
         change: Callable[[KnownSystem], KnownSystem],
         *,
         new: bool = False,
     ) -> KnownSystem:
-        """Change what all replicas know of a system; what others have changed meanwhile holds.
+        """Change what all replicas know of a system; concurrent changes of others stay.
 
         Raises:
             Conflict: It is to be new, and another replica has one of this name.
@@ -378,7 +378,7 @@ class Registry:
             changed = change(updated(known, known_from(stored)) if stored else known)
             return stored_form(changed)
 
-        async with self._keeping:
+        async with self._storing:
             if not new:
                 self.get(known.name)
             await self._catalogue.change(known.name, apply)
@@ -388,7 +388,9 @@ class Registry:
 
     def _remember(self, known: KnownSystem) -> None:
         if known.findings:
-            self._book.remember(known.name, History(known.findings.calibrated, known.findings.p99))
+            self._metrics.remember(
+                known.name, History(known.findings.calibrated, known.findings.p99)
+            )
 
 
 def _unknown(name: str) -> NotFound:

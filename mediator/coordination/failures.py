@@ -1,10 +1,26 @@
-"""What is said when the coordination Redis does not answer."""
+"""Replies of the coordination Redis by the driver, and the error when it does not answer."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from redis.exceptions import RedisError
+
 from mediator.base.errors import Unavailable
 
-__all__ = ["unavailable"]
+__all__ = ["reply_of", "unavailable"]
+
+
+async def reply_of(call: Any) -> Any:
+    """Return the reply to a call of the driver, whose methods are not typed.
+
+    Raises:
+        Unavailable: There is none.
+    """
+    try:
+        return await call
+    except (RedisError, OSError) as error:
+        raise unavailable() from error
 
 
 def unavailable() -> Unavailable:

@@ -1,4 +1,4 @@
-"""Leases: who does what only one may do, until it tells no more that it is alive.
+"""Leases in the coordination Redis: who does what only one process may do at a time.
 
 The keys are volatile and so is what they promise: a process that was paused may act on a lease that
 somebody else has taken meanwhile. Where that would do harm, the script that acts compares the token
@@ -11,10 +11,9 @@ from typing import Final
 
 from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
-from redis.exceptions import RedisError
 
 from mediator.base.lease import Lease
-from mediator.coordination.failures import unavailable
+from mediator.coordination.failures import reply_of
 
 __all__ = ["Leases"]
 
@@ -46,21 +45,18 @@ class Leases:
 
     async def acquire(self, name: str, token: str, ttl_s: float) -> bool:
         """Take a lease for `ttl_s` seconds unless another holds it; one's own is renewed."""
-        return await self._ask(self._acquire, name, token, _ms(ttl_s))
+        return await self._call(self._acquire, name, token, _ms(ttl_s))
 
     async def renew(self, name: str, token: str, ttl_s: float) -> bool:
         """Hold a lease for `ttl_s` seconds from now; False if it is held no more."""
-        return await self._ask(self._renew, name, token, _ms(ttl_s))
+        return await self._call(self._renew, name, token, _ms(ttl_s))
 
     async def release(self, name: str, token: str) -> None:
         """Give a lease back, if it is still held."""
-        await self._ask(self._release, name, token)
+        await self._call(self._release, name, token)
 
-    async def _ask(self, script: AsyncScript, name: str, token: str, *args: int) -> bool:
-        try:
-            return bool(await script(keys=[Lease(name, token).key], args=[token, *args]))
-        except (RedisError, OSError) as error:
-            raise unavailable() from error
+    async def _call(self, script: AsyncScript, name: str, token: str, *args: int) -> bool:
+        return bool(await reply_of(script(keys=[Lease(name, token).key], args=[token, *args])))
 
 
 def _ms(seconds: float) -> int:

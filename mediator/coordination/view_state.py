@@ -17,12 +17,11 @@ from typing import Any, Final
 
 import orjson
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from mediator.base.lease import Lease
 from mediator.changes.feed import LeaseLost
 from mediator.changes.partitions import PARTITIONS
-from mediator.coordination.failures import unavailable
+from mediator.coordination.failures import reply_of
 from mediator.coordination.scripts import TICKS, script_of
 from mediator.materialisation.state import CopyState, PartitionState, Step
 from mediator.materialisation.watermarks import CopyKey, WatermarkSnapshot
@@ -43,7 +42,7 @@ class RedisViewState:
 
     async def load(self, database: str, partition: int) -> PartitionState:
         """Return the state of a partition."""
-        states = _decoded(await self._reply(self._redis.hgetall(_key(database, "view"))))
+        states = _decoded(await reply_of(self._redis.hgetall(_key(database, "view"))))
         prefix = f"{partition}/"
         copies = {
             name.removeprefix(prefix): _state(text)
@@ -66,12 +65,12 @@ class RedisViewState:
         for step in steps:
             args += (step.copy, _text(step.before), _text(step.after))
         keys = [_key(database, ""), lease.key]
-        if await self._reply(self._advance(keys=keys, args=args)) == _LEASE_LOST:
+        if await reply_of(self._advance(keys=keys, args=args)) == _LEASE_LOST:
             raise LeaseLost
 
     async def watermarks(self, database: str) -> WatermarkSnapshot:
         """Return up to when each copy of a database is complete, and the present tick."""
-        tick, pairs = await self._reply(self._watermarks(keys=[_key(database, ""), TICKS]))
+        tick, pairs = await reply_of(self._watermarks(keys=[_key(database, ""), TICKS]))
         states = _decoded(dict(zip(pairs[::2], pairs[1::2], strict=True)))
         return WatermarkSnapshot(int(tick), _until(database, states))
 
@@ -79,27 +78,19 @@ class RedisViewState:
         """Remove the state of copies; None: of all of the database."""
         key = _key(database, "view")
         if copies is None:
-            await self._reply(self._redis.delete(key, _key(database, "reports")))
+            await reply_of(self._redis.delete(key, _key(database, "reports")))
         elif copies:
             fields = [f"{partition}/{copy}" for partition in range(PARTITIONS) for copy in copies]
-            await self._reply(self._redis.hdel(key, *fields))
+            await reply_of(self._redis.hdel(key, *fields))
 
     async def publish(self, database: str, subject: str, report: Any) -> None:
         """Store a JSON document that operators see on every replica."""
-        await self._reply(
-            self._redis.hset(_key(database, "reports"), subject, orjson.dumps(report))
-        )
+        await reply_of(self._redis.hset(_key(database, "reports"), subject, orjson.dumps(report)))
 
     async def reports(self, database: str) -> Mapping[str, Any]:
         """Return the published documents by their subjects."""
-        reports = _decoded(await self._reply(self._redis.hgetall(_key(database, "reports"))))
+        reports = _decoded(await reply_of(self._redis.hgetall(_key(database, "reports"))))
         return {subject: orjson.loads(text) for subject, text in reports.items()}
-
-    async def _reply(self, request: Any) -> Any:
-        try:
-            return await request
-        except (RedisError, OSError) as error:
-            raise unavailable() from error
 
 
 def _key(database: str, what: str) -> str:

@@ -3,24 +3,23 @@
 | key | what it holds |
 |---|---|
 | `portolan:feed:writers` | hash: the last token of each registered replica |
-| `portolan:feed:settled` | hash: by system the run of the server for which it is settled |
+| `portolan:feed:recovered` | hash: by system the run of the server for which it is recovered |
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from mediator.changes.writers import Seen
-from mediator.coordination.failures import unavailable
+from mediator.changes.writers import Registrations
+from mediator.coordination.failures import reply_of
 
-__all__ = ["SETTLED", "WRITERS", "RedisWriters"]
+__all__ = ["RECOVERED", "WRITERS", "RedisWriters"]
 
 WRITERS: Final = "portolan:feed:writers"
-SETTLED: Final = "portolan:feed:settled"
+RECOVERED: Final = "portolan:feed:recovered"
 
 _RENEW: Final = """
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
@@ -31,54 +30,47 @@ _REVOKE: Final = """
 if redis.call('HGET', KEYS[1], ARGV[1]) == ARGV[2] then redis.call('HDEL', KEYS[1], ARGV[1]) end
 """
 _RUN: Final = "string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')"
-_SETTLE: Final = f"""
+_NOTE_RECOVERED: Final = f"""
 if redis.replicate_commands then redis.replicate_commands() end
 if {_RUN} == ARGV[2] then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end
 """
-_LOOK: Final = f"""
+_READ: Final = f"""
 return {{ {_RUN}, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2]) }}
 """
 
 
 class RedisWriters:
-    """See `mediator.changes.writers.SharedWriters`."""
+    """See `mediator.changes.writers.WriterRegistry`."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._renew = redis.register_script(_RENEW)
         self._revoke = redis.register_script(_REVOKE)
-        self._settle = redis.register_script(_SETTLE)
-        self._look = redis.register_script(_LOOK)
+        self._note_recovered = redis.register_script(_NOTE_RECOVERED)
+        self._read = redis.register_script(_READ)
 
     async def register(self, replica: str, token: str) -> None:
         """Register a replica."""
-        await _asked(self._redis.hset(WRITERS, replica, token))
+        await reply_of(self._redis.hset(WRITERS, replica, token))
 
     async def renew(self, replica: str, token: str) -> bool:
         """Replace the token of a replica; False if it is not registered."""
-        return bool(await _asked(self._renew(keys=[WRITERS], args=[replica, token])))
+        return bool(await reply_of(self._renew(keys=[WRITERS], args=[replica, token])))
 
     async def revoke(self, replica: str, token: str) -> None:
         """End a registration, if the token is still its last one."""
-        await _asked(self._revoke(keys=[WRITERS], args=[replica, token]))
+        await reply_of(self._revoke(keys=[WRITERS], args=[replica, token]))
 
-    async def settle(self, system: str, run: str) -> None:
-        """Note that a system is settled for a run, if that is still the server's."""
-        await _asked(self._settle(keys=[SETTLED], args=[system, run]))
+    async def note_recovered(self, system: str, run: str) -> None:
+        """Note that a system is recovered in a run, if that is still the server's."""
+        await reply_of(self._note_recovered(keys=[RECOVERED], args=[system, run]))
 
-    async def look(self) -> Seen:
-        """Return what is kept."""
-        run, tokens, settled = await _asked(self._look(keys=[WRITERS, SETTLED]))
-        return Seen(run.decode(), _hash(tokens), _hash(settled))
-
-
-async def _asked(question: Any) -> Any:
-    try:
-        return await question
-    except (RedisError, OSError) as error:
-        raise unavailable() from error
+    async def read(self) -> Registrations:
+        """Return the registrations."""
+        run, tokens, recovered = await reply_of(self._read(keys=[WRITERS, RECOVERED]))
+        return Registrations(run.decode(), _hash(tokens), _hash(recovered))
 
 
-def _hash(told: Sequence[bytes]) -> dict[str, str]:
-    words = [word.decode() for word in told]
-    return dict(zip(words[::2], words[1::2], strict=True))
+def _hash(pairs: Sequence[bytes]) -> dict[str, str]:
+    texts = [text.decode() for text in pairs]
+    return dict(zip(texts[::2], texts[1::2], strict=True))

@@ -68,12 +68,7 @@ _AT_ONCE: Final = 16
 
 
 class OwnedPlane:
-    """Implements `mediator.data_plane.port.DataPlane` for one subject.
-
-    Args:
-        plane: Does the operations.
-        owner_of: Tells whose objects are there.
-    """
+    """Implements `mediator.data_plane.port.DataPlane` for one subject."""
 
     def __init__(self, plane: DataPlane, owner_of: OwnerOf) -> None:
         self._plane = plane
@@ -186,18 +181,18 @@ class OwnedPlane:
     ) -> Mapping[int, Outcome | MediatorError]:
         """Read many objects with few round trips."""
         wanted: list[Get] = []
-        told: list[tuple[ClassRoute, Get, Owner]] = []
+        requests: list[tuple[ClassRoute, Get, Owner]] = []
         for index in indices:
             get = operations[index]
             assert isinstance(get, Get)
             route, owner = await self._owner(get.database, get.class_name)
             assert owner is not None
             wanted.append(with_owner(get, owner))
-            told.append((route, get, owner))
+            requests.append((route, get, owner))
         found = await self._plane.batch(wanted, whole=whole) if wanted else []
         return {
-            index: checked(*asked, outcome)
-            for index, asked, outcome in zip(indices, told, found, strict=True)
+            index: checked(*request, outcome)
+            for index, request, outcome in zip(indices, requests, found, strict=True)
         }
 
     async def _in_turn(

@@ -14,7 +14,7 @@ from mediator.base.errors import Invalid, Location, SchemaInvalid
 from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
-from mediator.placement.scores import node_ballot
+from mediator.placement.scores import node_scores
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.errors import invalid
 from mediator.schema.json_node import Node
@@ -113,12 +113,12 @@ def notes_on(decision: Decision) -> list[str]:
 
 
 def _best_single(decision: Decision) -> dict[str, Any]:
-    ranking, ballot = decision.ranking, node_ballot(decision.ranking)
+    ranking, scores = decision.ranking, node_scores(decision.ranking)
     if not ranking.eligible:
         names = [candidate.name for candidate in decision.candidates]
         lacks = "; ".join(f"{name} {ranking.obstacle(name)}" for name in names)
         return {"system": None, "why": f"no system serves everything: {lacks}"}
-    choice = decision.order.choose(ranking.node, ranking.eligible, ballot)
+    choice = decision.order.choose(ranking.node, ranking.eligible, scores)
     return {"system": choice.system, "why": decision.sentences.of(choice)}
 
 

@@ -13,7 +13,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.moves import Move, moves_between
 from mediator.placement.rank import ROOT, NodeRank, rank
-from mediator.placement.scores import Choice, Order, node_ballot
+from mediator.placement.scores import Choice, Order, node_scores
 from mediator.placement.sentence import Sentences
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.annotations import Capability
@@ -131,7 +131,7 @@ def _decide(
 ) -> Decision:
     order = Order.of(candidates, schema)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
-    everything = order.choose(ROOT, allowed, node_ballot(ranking))
+    everything = order.choose(ROOT, allowed, node_scores(ranking))
     bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
     placements = {ROOT: _placement(ranking, bound or everything, ranking.bound)}
     groups = {}
@@ -147,7 +147,7 @@ def _decide(
 def _class_bound(class_: ClassSchema, node: NodeRank, order: Order, pins: Pins) -> Choice | None:
     if not node.bound:
         return None
-    choice = order.choose(node.node, node.eligible, node_ballot(node))
+    choice = order.choose(node.node, node.eligible, node_scores(node))
     return _bind(choice, node, pins, {class_.name})
 
 

@@ -9,9 +9,9 @@ from mediator.base.errors import NotFound
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
-from mediator.placement.scores import Ballot, Choice
+from mediator.placement.scores import Choice, Scores
 from mediator.placement.thresholds import Threshold, thresholds
-from mediator.placement.utility import FieldScore, Part, advantage
+from mediator.placement.utility import FieldScore, Term, advantage
 
 __all__ = ["explain"]
 
@@ -42,45 +42,45 @@ def explain(decision: Decision, node: str) -> dict[str, Any]:
         "why": decision.why(node),
         "candidates": {c.name: _candidate(c, rank) for c in decision.candidates},
         "dropped": dict(rank.dropped),
-        "ballot": dict(choice.ballot.scores) if choice.ballot else {},
-        "margin": _margin(choice.ballot, choice.eligible) if choice.ballot else None,
+        "scores": dict(choice.scores.by_system) if choice.scores else {},
+        "margin": _margin(choice.scores, choice.eligible) if choice.scores else None,
         "thresholds": [_threshold(t) for t in _thresholds(decision, choice, ranks)],
     }
 
 
 def _candidate(candidate: Candidate, rank: NodeRank) -> dict[str, Any]:
-    score = rank.parts.get(candidate.name)
+    score = rank.terms.get(candidate.name)
     return {
         "capabilities": sorted(candidate.capabilities),
         "metrics": {str(metric): value for metric, value in candidate.metrics.items()},
         "p99": {str(metric): value for metric, value in candidate.p99.items()},
         "score": rank.scores.get(candidate.name),
-        "parts": _parts(score) if score else [],
+        "terms": _terms(score) if score else [],
         "dropped": rank.dropped.get(candidate.name),
     }
 
 
-def _parts(score: FieldScore) -> list[dict[str, Any]]:
-    return [_part(part) for part in score.parts]
+def _terms(score: FieldScore) -> list[dict[str, Any]]:
+    return [_term(term) for term in score.terms]
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _term(term: Term) -> dict[str, Any]:
     return {
-        "metric": str(part.metric),
-        "statistic": part.requirement.statistic,
-        "measured": part.measured,
-        "by": "goal" if part.requirement.utility is None else "utility",
-        "goal": part.requirement.goal,
-        "f": part.f,
-        "weight": part.weight,
+        "metric": str(term.metric),
+        "statistic": term.requirement.statistic,
+        "measured": term.measured,
+        "by": "goal" if term.requirement.utility is None else "utility",
+        "goal": term.requirement.goal,
+        "f": term.f,
+        "weight": term.weight,
     }
 
 
-def _margin(ballot: Ballot, order: Sequence[str]) -> dict[str, Any] | None:
-    first, *others = ballot.ranked(order)
+def _margin(scores: Scores, order: Sequence[str]) -> dict[str, Any] | None:
+    first, *others = scores.ranked(order)
     if not others:
         return None
-    score, other = ballot.scores[first], ballot.scores[others[0]]
+    score, other = scores.by_system[first], scores.by_system[others[0]]
     return {
         "runner_up": others[0],
         "difference": score - other,
@@ -89,10 +89,10 @@ def _margin(ballot: Ballot, order: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _thresholds(decision: Decision, choice: Choice, ranks: dict[str, NodeRank]) -> list[Threshold]:
-    if choice.ballot is None:
+    if choice.scores is None:
         return []
-    asked = {name: ranks[name].requirements for name in choice.ballot.voters}
-    return thresholds(choice.ballot, asked, decision.candidates, choice.eligible)
+    asked = {name: ranks[name].requirements for name in choice.scores.shares}
+    return thresholds(choice.scores, asked, decision.candidates, choice.eligible)
 
 
 def _threshold(threshold: Threshold) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from itertools import chain
 from mediator.base.offload import throttle, throttled
 from mediator.placement.rank import NodeRank
 from mediator.placement.refusal import Refusal, refuse
-from mediator.placement.scores import Choice, Order, node_ballot, shared_ballot
+from mediator.placement.scores import Choice, Order, mean_scores, node_scores
 from mediator.schema.tree import MAIN_GROUP, ClassSchema
 
 __all__ = ["GroupPlan", "Pins", "plan_groups"]
@@ -94,7 +94,7 @@ def _seen(choice: Choice, fields: Sequence[NodeRank]) -> dict[str, Choice]:
     """Return the choice made for a group as each of its fields sees it."""
     if choice.kind != "own":
         return dict.fromkeys((each.node for each in fields), choice)
-    alike = {node_ballot(each).ranked(choice.eligible)[0] for each in fields if each.votes}
+    alike = {node_scores(each).ranked(choice.eligible)[0] for each in fields if each.votes}
     voted = choice if len(alike) == 1 else replace(choice, kind="group")
     followed = replace(choice, kind="follows")
     return {each.node: voted if each.votes else followed for each in fields}
@@ -134,7 +134,7 @@ class _Planner:
         eligible = self._common(MAIN_GROUP, members)
         goals = all(each.requirements for each in (*members, *loose))
         return self.order.choose(
-            self.rank.node, eligible, node_ballot(self.rank) if goals else None
+            self.rank.node, eligible, node_scores(self.rank) if goals else None
         )
 
     def choose_shared(self, name: str, fields: Sequence[NodeRank]) -> Choice:
@@ -144,7 +144,7 @@ class _Planner:
             return fixed
         node = f"{self.class_.name}#{name}"
         eligible = self._common(name, fields)
-        return self.order.choose(node, eligible, shared_ballot(node, fields, eligible))
+        return self.order.choose(node, eligible, mean_scores(node, fields, eligible))
 
     def choose_alone(self, each: NodeRank) -> Choice:
         """Choose for a field that names no group: by what is asked of it alone."""
@@ -152,7 +152,7 @@ class _Planner:
             return self.bound
         if not each.votes:
             return self.order.choose(each.node, each.eligible, None)
-        return self.order.choose(each.node, each.eligible, node_ballot(each))
+        return self.order.choose(each.node, each.eligible, node_scores(each))
 
     def _fixed(self, group: str) -> Choice | None:
         """Return the system of a group that holds data, or that all of the class is tied to."""

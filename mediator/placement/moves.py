@@ -64,7 +64,7 @@ def moves_between(
             moves.append(_move(node, choice, current, reason, why(choice), required=True))
         elif choice.system != current:
             ruled_out = current not in choice.eligible or choice.by in scattered
-            if choice.ballot is None and not ruled_out:
+            if choice.scores is None and not ruled_out:
                 continue
             reason = _reason(choice, current)
             moves.append(_move(node, choice, current, reason, why(choice), required=ruled_out))
@@ -100,6 +100,6 @@ def _reason(choice: Choice, current: str) -> str:
 def _move(
     node: str, choice: Choice, current: str, reason: str, why: str, *, required: bool
 ) -> Move:
-    scores = choice.ballot.scores if choice.ballot else {}
+    scores = choice.scores.by_system if choice.scores else {}
     now, then = scores.get(current), scores.get(choice.system)
     return Move(node, current, choice.system, reason, required, now, then, why)

@@ -33,7 +33,7 @@ ROOT = "*"
 
 @dataclass(frozen=True)
 class NodeRank:
-    """What RANK says of one node.
+    """The result of RANK for one node.
 
     Attributes:
         node: Its name.
@@ -45,7 +45,7 @@ class NodeRank:
         dropped: Why the others have none.
         children: Nodes below.
         requirements: Continuous requirements, own and pushed down (fields only).
-        parts: How each score came about (fields only).
+        terms: How each score came about (fields only).
         votes: Whether any requirement reaches the field, or a field below.
     """
 
@@ -58,7 +58,7 @@ class NodeRank:
     dropped: Mapping[str, str]
     children: tuple[NodeRank, ...] = ()
     requirements: tuple[ContinuousRequirement, ...] = ()
-    parts: Mapping[str, FieldScore] = field(default_factory=dict)
+    terms: Mapping[str, FieldScore] = field(default_factory=dict)
     votes: bool = False
 
     def walk(self) -> Iterator[NodeRank]:
@@ -91,9 +91,9 @@ class _Scope:
 
     def without(self, reasons: Mapping[str, str]) -> _Scope:
         """Drop the systems that a reason is given for."""
-        told = {name: reason for name, reason in reasons.items() if reason}
-        kept = tuple(candidate for candidate in self.systems if candidate.name not in told)
-        return replace(self, systems=kept, dropped={**self.dropped, **told})
+        given = {name: reason for name, reason in reasons.items() if reason}
+        kept = tuple(candidate for candidate in self.systems if candidate.name not in given)
+        return replace(self, systems=kept, dropped={**self.dropped, **given})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def _rank_field(class_name: str, field_: Field, outer: _Scope) -> NodeRank:
     scope = outer.narrow(node, field_.annotations)
     unfit = {c.name: _unfit(c, field_, scope.requirements, node) for c in scope.systems}
     scope = scope.without(unfit)
-    parts = {c.name: score(scope.requirements, c) for c in scope.systems}
+    terms = {c.name: score(scope.requirements, c) for c in scope.systems}
     votes = bool(scope.requirements) or scope.required
     required = _binary(field_.annotations)
     return NodeRank(
@@ -141,10 +141,10 @@ def _rank_field(class_name: str, field_: Field, outer: _Scope) -> NodeRank:
         requires=required,
         qualified=scope.names,
         eligible=scope.names,
-        scores={name: part.value for name, part in parts.items()} if votes else {},
+        scores={name: term.value for name, term in terms.items()} if votes else {},
         dropped=scope.dropped,
         requirements=scope.requirements,
-        parts=parts if scope.requirements else {},
+        terms=terms if scope.requirements else {},
         votes=votes,
     )
 

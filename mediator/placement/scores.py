@@ -1,4 +1,4 @@
-"""Ballots: the scores a choice between systems is made from, and how ties end."""
+"""Scores to choose a system by, and the order that breaks ties."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mediator.schema.annotations import ContinuousRequirement
 from mediator.schema.tree import Schema
 
 __all__ = [
-    "Ballot",
     "Choice",
     "Kind",
     "Order",
     "Requirements",
-    "node_ballot",
-    "shared_ballot",
+    "Scores",
+    "mean_scores",
+    "node_scores",
     "terms",
 ]
 
@@ -40,27 +40,27 @@ Requirements: TypeAlias = Mapping[str, Sequence[ContinuousRequirement]]
 
 
 @dataclass(frozen=True)
-class Ballot:
+class Scores:
     """Scores to choose by.
 
     Attributes:
         node: The node (``articles``) or cache group (``articles#hits``) they belong to.
-        scores: Score of each system that may be chosen.
-        voters: Share of each voting field in the score; the shares add up to 1.
+        by_system: Score of each system that may be chosen.
+        shares: Share of each voting field in the score; the shares add up to 1.
     """
 
     node: str
-    scores: Mapping[str, float]
-    voters: Mapping[str, float]
+    by_system: Mapping[str, float]
+    shares: Mapping[str, float]
 
-    def among(self, systems: Collection[str]) -> Ballot:
-        """Restrict the ballot to some systems."""
-        kept = {name: value for name, value in self.scores.items() if name in systems}
-        return Ballot(self.node, kept, self.voters)
+    def among(self, systems: Collection[str]) -> Scores:
+        """Return the scores of some systems only."""
+        kept = {name: score for name, score in self.by_system.items() if name in systems}
+        return Scores(self.node, kept, self.shares)
 
     def ranked(self, order: Sequence[str]) -> list[str]:
         """Return the systems, the best first; of equal ones the first in an order."""
-        return sorted((s for s in order if s in self.scores), key=lambda s: -self.scores[s])
+        return sorted((s for s in order if s in self.by_system), key=lambda s: -self.by_system[s])
 
 
 @dataclass(frozen=True)
@@ -71,24 +71,24 @@ class Choice:
         system: The system.
         kind: Why.
         by: The node or cache group that decided.
-        ballot: The scores it was chosen by; None where nothing votes.
+        scores: The scores it was chosen by; None where nothing votes.
         eligible: The systems it was chosen from; of equal scores the first one wins.
     """
 
     system: str
     kind: Kind
     by: str
-    ballot: Ballot | None
+    scores: Scores | None
     eligible: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Order:
-    """The order in which ties end and defaults are taken.
+    """The order that breaks ties and gives defaults.
 
     First comes the default system that the schema names, if it names one. Others follow by what a
-    crash costs them, least first; of equal ones the view, then the one that was registered
-    first. Systems that nothing is known of yet come last.
+    crash costs them, least first; of equal ones the system of the view, then the one registered
+    first. Systems without metrics come last.
     """
 
     names: tuple[str, ...]
@@ -100,11 +100,11 @@ class Order:
         """Order candidates, given as they were registered."""
         named, view = schema.default.system, schema.materialised_view.system
 
-        def place(candidate: Candidate) -> tuple[bool, bool, float, bool]:
+        def rank_of(candidate: Candidate) -> tuple[bool, bool, float, bool]:
             name, unknown = candidate.name, not candidate.metrics
             return name != named, unknown, candidate.loses_s, name != view
 
-        ordered = tuple(candidate.name for candidate in sorted(candidates, key=place))
+        ordered = tuple(candidate.name for candidate in sorted(candidates, key=rank_of))
         return cls(ordered, named, view)
 
     def leading(self, system: str) -> Order:
@@ -114,7 +114,7 @@ class Order:
 
     def first(self, eligible: Collection[str]) -> str:
         """Return the first of some systems."""
-        return min(eligible, key=self._places.__getitem__)
+        return min(eligible, key=self._ranks.__getitem__)
 
     def default(self, rank: NodeRank) -> str:
         """Return the default system of a node: one that can do all that is asked below, if any."""
@@ -122,41 +122,41 @@ class Order:
             return self.named
         return self.first(rank.eligible or rank.qualified)
 
-    def choose(self, node: str, eligible: Collection[str], ballot: Ballot | None) -> Choice:
-        """Choose by the scores of a ballot; if it has none, the first of the systems."""
-        allowed = tuple(sorted(eligible, key=self._places.__getitem__))
-        scored = ballot.among(frozenset(eligible)) if ballot else None
-        if scored is None or not scored.scores:
+    def choose(self, node: str, eligible: Collection[str], scores: Scores | None) -> Choice:
+        """Choose by scores; without any, the first of the systems."""
+        allowed = tuple(sorted(eligible, key=self._ranks.__getitem__))
+        scored = scores.among(frozenset(eligible)) if scores else None
+        if scored is None or not scored.by_system:
             return Choice(allowed[0], "default", node, None, allowed)
         return Choice(scored.ranked(allowed)[0], "own", scored.node, scored, allowed)
 
     @cached_property
-    def _places(self) -> Mapping[str, int]:
-        return {name: place for place, name in enumerate(self.names)}
+    def _ranks(self) -> Mapping[str, int]:
+        return {name: rank for rank, name in enumerate(self.names)}
 
 
-def node_ballot(rank: NodeRank) -> Ballot:
-    """Return the ballot of a node: its scores, and each field's share in them."""
-    return Ballot(rank.node, rank.scores, _voters(rank))
+def node_scores(rank: NodeRank) -> Scores:
+    """Return the scores of a node."""
+    return Scores(rank.node, rank.scores, _shares(rank))
 
 
-def shared_ballot(node: str, ranks: Sequence[NodeRank], eligible: Collection[str]) -> Ballot:
-    """Return the ballot of several fields: the means of those that vote, over `eligible`."""
+def mean_scores(node: str, ranks: Sequence[NodeRank], eligible: Collection[str]) -> Scores:
+    """Return the mean scores of the fields that vote, over `eligible`."""
     voting = [rank for rank in ranks if rank.votes]
     if not voting:
-        return Ballot(node, {}, {})
+        return Scores(node, {}, {})
     means = {s: fmean(rank.scores[s] for rank in voting) for s in eligible}
-    return Ballot(node, means, {rank.node: 1 / len(voting) for rank in voting})
+    return Scores(node, means, {rank.node: 1 / len(voting) for rank in voting})
 
 
 def terms(
-    ballot: Ballot, requirements: Requirements
+    scores: Scores, requirements: Requirements
 ) -> Iterator[tuple[float, ContinuousRequirement | None]]:
     """Yield every requirement with its share in the scores (Eq. 1, then the means).
 
-    None stands for a field that asks for capabilities only, which all systems of the ballot have.
+    None stands for a field that asks for capabilities only, which all scored systems have.
     """
-    for node, share in ballot.voters.items():
+    for node, share in scores.shares.items():
         own = requirements[node]
         if not own:
             yield share, None
@@ -167,8 +167,8 @@ def terms(
             yield share * (requirement.weight / largest / total), requirement
 
 
-def _voters(rank: NodeRank) -> dict[str, float]:
+def _shares(rank: NodeRank) -> dict[str, float]:
     if not rank.children:
         return {rank.node: 1.0} if rank.votes else {}
-    voting = [_voters(child) for child in throttled(rank.children) if child.votes]
-    return {node: share / len(voting) for voters in voting for node, share in voters.items()}
+    voting = [_shares(child) for child in throttled(rank.children) if child.votes]
+    return {node: share / len(voting) for shares in voting for node, share in shares.items()}

@@ -13,7 +13,7 @@ from mediator.base.offload import throttle
 from mediator.placement.candidates import Candidate
 from mediator.placement.figures import metric, name_of, seconds, share
 from mediator.placement.rank import ROOT, NodeRank
-from mediator.placement.scores import Ballot, Choice, Order, terms
+from mediator.placement.scores import Choice, Order, Scores, terms
 from mediator.placement.utility import fulfilment
 from mediator.schema.annotations import Metric, Statistic
 
@@ -46,7 +46,7 @@ class Sentences:
         self._systems = {candidate.name: candidate for candidate in candidates}
         self._order = order
         self._sentences: dict[int, tuple[Choice, str]] = {}
-        self._compared: dict[int, tuple[Ballot, str]] = {}
+        self._compared: dict[int, tuple[Scores, str]] = {}
         self._out: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def of(self, choice: Choice) -> str:
@@ -83,18 +83,18 @@ class Sentences:
 
     def _required(self, choice: Choice) -> str:
         """Name the capabilities that are required of a node, or of the fields of a cache group."""
-        rank, ballot = self._ranks.get(choice.by), choice.ballot
+        rank, scores = self._ranks.get(choice.by), choice.scores
         ranks = (
-            [rank] if rank else [self._ranks[name] for name in (ballot.voters if ballot else ())]
+            [rank] if rank else [self._ranks[name] for name in (scores.shares if scores else ())]
         )
         return _listed(sorted({name for each in ranks for name in each.requires}))
 
     def _figures(self, choice: Choice) -> str:
         """Say by what the system was chosen, or would be if nothing held it."""
-        if choice.ballot is None:
+        if choice.scores is None:
             text = self._default(choice.by, self._running(choice))
         else:
-            text = self._compared_by(choice.ballot, choice)
+            text = self._compared_by(choice.scores, choice)
         return f"; by what is known today, {text}" if choice.kind == "pinned" else f": {text}"
 
     def _running(self, choice: Choice) -> tuple[str, ...]:
@@ -102,33 +102,35 @@ class Sentences:
 
         A default is to do all that its class is asked, unless no system can.
         """
-        if choice.ballot is not None:
+        if choice.scores is not None:
             return choice.eligible
         able = self._able(choice.by)
         return tuple(s for s in choice.eligible if s in able or choice.eligible[0] not in able)
 
-    def _compared_by(self, ballot: Ballot, choice: Choice) -> str:
-        kept = self._compared.get(id(ballot))
+    def _compared_by(self, scores: Scores, choice: Choice) -> str:
+        kept = self._compared.get(id(scores))
         if kept is None:
-            text = self._comparison(ballot, choice.by, choice.eligible)
-            kept = self._compared[id(ballot)] = ballot, text
+            text = self._comparison(scores, choice.by, choice.eligible)
+            kept = self._compared[id(scores)] = scores, text
         return kept[1]
 
-    def _comparison(self, ballot: Ballot, by: str, eligible: tuple[str, ...]) -> str:
-        first, *others = ballot.ranked(eligible)
+    def _comparison(self, scores: Scores, by: str, eligible: tuple[str, ...]) -> str:
+        first, *others = scores.ranked(eligible)
         if not others:
             return f"only {first} is left"
-        alike = [name for name in (first, *others) if ballot.scores[name] == ballot.scores[first]]
+        alike = [
+            name for name in (first, *others) if scores.by_system[name] == scores.by_system[first]
+        ]
         if len(alike) > 1:
             return f"{_listed(alike)} score alike, and {self._default(by, alike)}"
-        return self._decisive(ballot, first, others[0])
+        return self._decisive(scores, first, others[0])
 
-    def _decisive(self, ballot: Ballot, first: str, second: str) -> str:
+    def _decisive(self, scores: Scores, first: str, second: str) -> str:
         """Compare the best two by the metric that sets them apart most."""
         gains: dict[tuple[Metric, Statistic], float] = {}
         shares: dict[tuple[Metric, Statistic], float] = {}
-        requirements = {node: self._ranks[node].requirements for node in ballot.voters}
-        for weight, requirement in terms(ballot, requirements):
+        requirements = {node: self._ranks[node].requirements for node in scores.shares}
+        for weight, requirement in terms(scores, requirements):
             if requirement is None:
                 continue
             key = requirement.metric, requirement.statistic
@@ -186,7 +188,7 @@ class Sentences:
         return self._ranks[_scope(by)].eligible
 
     def _excluded(self, choice: Choice) -> str:
-        by = choice.by if choice.ballot else _scope(choice.by)
+        by = choice.by if choice.scores else _scope(choice.by)
         key = by, self._running(choice)
         if key not in self._out:
             out = [name for name in self._systems if name not in key[1]]
@@ -197,8 +199,8 @@ class Sentences:
 
     def _reason(self, choice: Choice, by: str, system: str) -> str:
         """Say what keeps a system out: of a group, first what its own fields say."""
-        voters = choice.ballot.voters if choice.ballot and "#" in by else ()
-        nodes = [*(self._ranks[name] for name in voters), self._ranks[by.partition("#")[0]]]
+        shares = choice.scores.shares if choice.scores and "#" in by else ()
+        nodes = [*(self._ranks[name] for name in shares), self._ranks[by.partition("#")[0]]]
         return next(filter(None, (node.obstacle(system) for node in nodes)), "")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mediator.placement.candidates import Candidate
-from mediator.placement.scores import Ballot, Requirements, terms
+from mediator.placement.scores import Requirements, Scores, terms
 from mediator.placement.utility import MET, fulfilment
 from mediator.schema.annotations import ContinuousRequirement, Metric, Sigmoid, Statistic
 
@@ -59,7 +59,7 @@ class _Curve:
 
 
 def thresholds(
-    ballot: Ballot,
+    scores: Scores,
     requirements: Requirements,
     candidates: Iterable[Candidate],
     order: Sequence[str],
@@ -67,36 +67,36 @@ def thresholds(
     """Find all one-at-a-time thresholds of a choice.
 
     Args:
-        ballot: The scores it was made from.
+        scores: The scores it was made from.
         requirements: The requirements of the voting fields.
         candidates: The systems.
         order: The systems; of equal scores the first one wins (`Choice.eligible`).
     """
     asked = {
-        (r.metric, r.statistic): r for node in ballot.voters for r in requirements[node]
+        (r.metric, r.statistic): r for node in scores.shares for r in requirements[node]
     }.values()
-    involved = [candidate for candidate in candidates if candidate.name in ballot.scores]
+    involved = [candidate for candidate in candidates if candidate.name in scores.by_system]
     return [
-        _threshold(ballot, requirements, candidate, order, requirement)
+        _threshold(scores, requirements, candidate, order, requirement)
         for candidate in involved
         for requirement in sorted(asked, key=lambda r: (r.metric, r.statistic))
     ]
 
 
 def _threshold(
-    ballot: Ballot,
+    scores: Scores,
     requirements: Requirements,
     candidate: Candidate,
     order: Sequence[str],
     asked: ContinuousRequirement,
 ) -> Threshold:
     measured = candidate.measured(asked)
-    assert measured is not None, "a system on a ballot has every metric asked for"
-    curve = _curve(ballot, requirements, candidate, asked)
-    chosen = ballot.ranked(order)[0]
+    assert measured is not None, "a scored system has every required metric"
+    curve = _curve(scores, requirements, candidate, asked)
+    chosen = scores.ranked(order)[0]
 
     def flipped(value: float) -> bool:
-        varied = replace(ballot, scores={**ballot.scores, candidate.name: curve(value)})
+        varied = replace(scores, by_system={**scores.by_system, candidate.name: curve(value)})
         return varied.ranked(order)[0] != chosen
 
     grid = _grid(measured, [requirement for _, requirement in curve.terms], asked.metric)
@@ -113,21 +113,21 @@ def _threshold(
 
 
 def _curve(
-    ballot: Ballot,
+    scores: Scores,
     requirements: Requirements,
     candidate: Candidate,
     asked: ContinuousRequirement,
 ) -> _Curve:
     fixed: list[float] = []
     moving: dict[ContinuousRequirement, float] = {}  # one pushed down to many fields counts once
-    for share, requirement in terms(ballot, requirements):
+    for share, requirement in terms(scores, requirements):
         if requirement is None:
             fixed.append(share * MET)
         elif (requirement.metric, requirement.statistic) == (asked.metric, asked.statistic):
             moving[requirement] = moving.get(requirement, 0.0) + share
         else:
             value = candidate.measured(requirement)
-            assert value is not None, "a system on a ballot has every metric asked for"
+            assert value is not None, "a scored system has every required metric"
             fixed.append(share * fulfilment(requirement, value))
     return _Curve(math.fsum(fixed), tuple((share, r) for r, share in moving.items()))
 

@@ -21,7 +21,7 @@ __all__ = [
     "INDEX_CAP",
     "MET",
     "FieldScore",
-    "Part",
+    "Term",
     "advantage",
     "evaluate",
     "fulfilment",
@@ -38,7 +38,7 @@ utility at its best."""
 
 
 @immutable
-class Part:
+class Term:
     """One requirement's share in a score: the metric, what was measured, f of it, its weight."""
 
     requirement: ContinuousRequirement
@@ -58,10 +58,10 @@ class Part:
 
 @immutable
 class FieldScore:
-    """The score of one system for one field, and the parts it is made of."""
+    """The score of one system for one field, and the terms it is made of."""
 
     value: float
-    parts: tuple[Part, ...]
+    terms: tuple[Term, ...]
 
 
 def _linear(points: Sequence[tuple[float, float]], metric: float) -> float:
@@ -132,18 +132,18 @@ def score(requirements: Sequence[ContinuousRequirement], candidate: Candidate) -
     Raises:
         KeyError: The candidate lacks a metric; such candidates are dropped beforehand.
     """
-    parts = tuple(_part(requirement, candidate) for requirement in requirements)
-    if not parts:
+    terms = tuple(_term(requirement, candidate) for requirement in requirements)
+    if not terms:
         return FieldScore(MET, ())
     # Scaled by a power of two, which is exact: huge and tiny weights stay in a double's range.
-    exponent = math.frexp(max(part.weight for part in parts))[1]
-    weights = [math.ldexp(part.weight, -exponent) for part in parts]
-    total = math.fsum(weight * part.f for weight, part in zip(weights, parts, strict=True))
-    return FieldScore(total / math.fsum(weights), parts)
+    exponent = math.frexp(max(term.weight for term in terms))[1]
+    weights = [math.ldexp(term.weight, -exponent) for term in terms]
+    total = math.fsum(weight * term.f for weight, term in zip(weights, terms, strict=True))
+    return FieldScore(total / math.fsum(weights), terms)
 
 
-def _part(requirement: ContinuousRequirement, candidate: Candidate) -> Part:
+def _term(requirement: ContinuousRequirement, candidate: Candidate) -> Term:
     measured = candidate.measured(requirement)
     if measured is None:
         raise KeyError(requirement.metric)
-    return Part(requirement, measured, fulfilment(requirement, measured))
+    return Term(requirement, measured, fulfilment(requirement, measured))

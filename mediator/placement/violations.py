@@ -2,7 +2,7 @@
 
 See docs/papers/ppm.md, SLA violations.
 
-A pure state machine: it is fed the metrics that scoring uses and the time, and answers with events.
+A pure state machine: from the metrics that scoring uses and the time it makes events.
 An annotation violates once its own score has stayed below `below` for `for_s`; it ends, and is
 armed again, when the score is back.
 """
@@ -19,7 +19,7 @@ from mediator.placement.utility import fulfilment
 from mediator.schema.annotations import ContinuousRequirement, ViolationRule
 from mediator.schema.tree import Schema
 
-__all__ = ["NOTHING_WATCHED", "Scheduler", "Spell", "ViolationEvent", "watch"]
+__all__ = ["NO_VIOLATIONS", "Spell", "ViolationEvent", "ViolationState", "detect_violations"]
 
 _Key: TypeAlias = tuple[str, int, str]
 _Phase: TypeAlias = Literal["began", "ended"]
@@ -32,7 +32,7 @@ class ViolationEvent:
     Attributes:
         phase: Which of the two.
         requirement: The annotation.
-        at: When, on the clock that `watch` is fed.
+        at: When, on the clock of `detect_violations`.
         detected: Node, system, measured value, score, and for how many seconds it has lasted.
     """
 
@@ -44,41 +44,41 @@ class ViolationEvent:
 
 @dataclass(frozen=True)
 class Spell:
-    """Since when an annotation's score has been too low, and whether that has been told."""
+    """Since when an annotation's score has been too low, and whether that was reported."""
 
     since: float
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass(frozen=True)
-class Scheduler:
-    """The spells going on, by field, place of the annotation among its annotations, and system."""
+class ViolationState:
+    """The present spells, by field, index of the annotation, and system."""
 
     spells: Mapping[_Key, Spell] = field(default_factory=dict)
 
 
-NOTHING_WATCHED = Scheduler()
+NO_VIOLATIONS = ViolationState()
 
 
 @dataclass(frozen=True)
 class _Watched:
     node: str
-    place: int
+    index: int
     requirement: ContinuousRequirement
     rule: ViolationRule
 
 
-def watch(
-    state: Scheduler,
+def detect_violations(
+    state: ViolationState,
     schema: Schema,
     placements: Mapping[str, str],
     candidates: Mapping[str, Candidate],
     now: float,
-) -> tuple[Scheduler, list[ViolationEvent]]:
-    """Feed one look at the metrics.
+) -> tuple[ViolationState, list[ViolationEvent]]:
+    """Evaluate all annotations with a rule by the present metrics.
 
     Args:
-        state: What the last call returned, or `NOTHING_WATCHED`.
+        state: What the last call returned, or `NO_VIOLATIONS`.
         schema: The schema.
         placements: The system of each field, by node.
         candidates: The systems by name, with their present metrics.
@@ -86,23 +86,23 @@ def watch(
 
     Returns:
         The next state, and what began or ended. A metric that is not known changes nothing; a
-        field that was moved, or an annotation that was removed, starts anew without an event.
+        field that was moved, or an annotation that was removed, starts again without an event.
     """
     spells: dict[_Key, Spell] = {}
     events = []
     for watched in _watched(schema):
         system = placements.get(watched.node, "")
-        key = (watched.node, watched.place, system)
+        key = (watched.node, watched.index, system)
         before, candidate = state.spells.get(key), candidates.get(system)
         measured = candidate.measured(watched.requirement) if candidate else None
         spell, phase = _step(watched, before, measured, now)
         if spell:
             spells[key] = spell
-        told = spell or before
-        if phase and told and measured is not None:
-            detected = _detected(schema, watched, system, measured, now - told.since)
+        reported = spell or before
+        if phase and reported and measured is not None:
+            detected = _detected(schema, watched, system, measured, now - reported.since)
             events.append(ViolationEvent(phase, watched.requirement, now, detected))
-    return Scheduler(spells), events
+    return ViolationState(spells), events
 
 
 def _step(
@@ -111,11 +111,11 @@ def _step(
     if measured is None:
         return spell, None
     if fulfilment(watched.requirement, measured) >= watched.rule.below:
-        return None, "ended" if spell and spell.told else None
+        return None, "ended" if spell and spell.reported else None
     spell = spell or Spell(now)
-    if spell.told or now - spell.since < watched.rule.for_s:
+    if spell.reported or now - spell.since < watched.rule.for_s:
         return spell, None
-    return replace(spell, told=True), "began"
+    return replace(spell, reported=True), "began"
 
 
 def _watched(schema: Schema) -> Iterator[_Watched]:
@@ -124,9 +124,9 @@ def _watched(schema: Schema) -> Iterator[_Watched]:
         for field_ in class_.fields.values():
             node = f"{class_.name}.{field_.name}"
             pushed = (*schema.annotations, *class_.annotations, *field_.annotations)
-            for place, annotation in enumerate(pushed):
+            for index, annotation in enumerate(pushed):
                 if isinstance(annotation, ContinuousRequirement) and annotation.violation:
-                    yield _Watched(node, place, annotation, annotation.violation)
+                    yield _Watched(node, index, annotation, annotation.violation)
 
 
 def _detected(

@@ -165,7 +165,7 @@ def _compared(node: str, before: Decision, after: Decision) -> dict[str, Any]:
 
 def _side(node: str, decision: Decision) -> dict[str, Any]:
     placed = decision.placements[node]
-    scores = placed.choice.ballot.scores if placed.choice.ballot else {}
+    scores = placed.choice.scores.by_system if placed.choice.scores else {}
     return {
         "system": placed.system,
         "scores": dict(scores),

@@ -1,7 +1,7 @@
-"""Keeps the history of utilisation, and answers for the service and for every system.
+"""The scaling advisor: a history of utilisation, and advice for the service and every system.
 
-The history is this replica's own, and begins with it. What systems do is known of all replicas
-together, through the metrics they share; of the other replicas their utilisation is known.
+The history is this replica's own, and begins with it. The rates of systems are those of all
+replicas together, through the metrics they share, as is the other replicas' utilisation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mediator.base.clock import Clock
 from mediator.placement.candidates import Candidate
-from mediator.scaling.energy import Energy, Load, tell
+from mediator.scaling.energy import Energy, Load, energy_report
 from mediator.scaling.forecast import HISTORY_S
 from mediator.scaling.model import BAND, Figures, Sample, Subject
 from mediator.scaling.recommend import recommend
@@ -37,18 +37,18 @@ _KINDS: Final[Mapping[str, tuple[Metric, Metric]]] = {
 _SERVICE_AHEAD_S: Final = 300.0
 _SYSTEM_AHEAD_S: Final = 1800.0
 _HALVED: Final = 2.0
-_PARTS: Final[Mapping[float, str]] = {1.0: "All of it", 0.5: "Half of it"}
+_FRACTIONS: Final[Mapping[float, str]] = {1.0: "All of it", 0.5: "Half of it"}
 
 
 class Advisor:
     """Advises on scaling; see `mediator.scaling.recommend`.
 
     Args:
-        candidates: Tells the systems and their metrics.
-        offered: Tells the present rates, by system and ``read`` or ``write``.
+        candidates: Returns the systems and their metrics.
+        offered: Returns the present rates, by system and ``read`` or ``write``.
         clock: Gives the monotonic time.
-        worked_s: Tells the seconds of processor time that this process has taken.
-        energy: What the operator states of powers; of what nothing is stated, nothing is told.
+        worked_s: Returns the seconds of processor time that this process has used.
+        energy: The powers that the operator states.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Advisor:
         self._history: dict[str, deque[Sample]] = {}
 
     def shared(self) -> dict[str, Any]:
-        """Return what other replicas are to hear, as JSON."""
+        """Return what is shared with other replicas, as JSON."""
         return {_SHARED: self._own}
 
-    def hear(self, others: Sequence[Mapping[str, Any]]) -> None:
-        """Take what other replicas have shared."""
+    def merge(self, others: Sequence[Mapping[str, Any]]) -> None:
+        """Take over what other replicas have shared."""
         self._replicas = 1 + len(others)
-        told = (other.get(_SHARED) for other in others)
-        self._others = tuple(float(used) for used in told if used is not None)
+        shared = (other.get(_SHARED) for other in others)
+        self._others = tuple(float(used) for used in shared if used is not None)
 
     async def sample(self) -> None:
         """Note the present utilisation of the service and of every system."""
@@ -88,7 +88,7 @@ class Advisor:
         used[_SERVICE] = self._used()
         self._history = {
             name: self._history.get(name, deque(maxlen=_KEPT)) for name in used
-        }  # what is no longer there is forgotten
+        }  # the history of systems that are gone is dropped
         for name, share in used.items():
             if share is not None:
                 self._history[name].append(Sample(now, share))
@@ -103,19 +103,20 @@ class Advisor:
         }
 
     def _advise_on_service(self, figures: Iterable[Figures]) -> dict[str, Any]:
-        told = {**self._recommended(self._service()), **self._of_service()}
+        advice = {**self._recommended(self._service()), **self._of_service()}
         if (stated := self._energy.service) is None:
-            return told
+            return advice
         rate = sum(sum(each.rates.values()) for each in figures)
-        load = _load_of_service(self._used(), rate, self._replicas, _most(told))
+        load = _load_of_service(self._used(), rate, self._replicas, _most(advice))
         sizes = {float(n): _replicas(n) for n in range(1, 2 * self._replicas + 1)}
-        return {**told, "energy": tell(stated, load, sizes)}
+        return {**advice, "energy": energy_report(stated, load, sizes)}
 
     def _advise_on(self, name: str, figures: Figures) -> dict[str, Any]:
-        told = {**self._recommended(_system(name)), **_told(figures)}
+        advice = {**self._recommended(_system(name)), **_document(figures)}
         if (stated := self._energy.systems.get(name)) is None:
-            return told
-        return {**told, "energy": tell(stated, _load_of(figures, _most(told)), _PARTS)}
+            return advice
+        load = _load_of(figures, _most(advice))
+        return {**advice, "energy": energy_report(stated, load, _FRACTIONS)}
 
     def _recommended(self, subject: Subject) -> dict[str, Any]:
         advice = recommend(subject, tuple(self._history.get(subject.name, ())), self._now())
@@ -162,13 +163,13 @@ def _figures_of(candidate: Candidate, offered: Mapping[tuple[str, str], float]) 
     )
 
 
-def _most(told: Mapping[str, Any]) -> float | None:
-    """Return the highest utilisation to be reckoned with, as advice has found it."""
-    return None if told["peak"] is None else max(told["peak"], told["forecast"])
+def _most(advice: Mapping[str, Any]) -> float | None:
+    """Return the highest utilisation to expect."""
+    return None if advice["peak"] is None else max(advice["peak"], advice["forecast"])
 
 
 def _load_of(figures: Figures, most: float | None) -> Load | None:
-    """Return what is asked of a system; None: nothing, or something of it is not known."""
+    """Return the load of a system; None: there is none, or it is not known."""
     if figures.used is None or figures.delay_s is None:
         return None
     return Load(figures.used, sum(figures.rates.values()), figures.delay_s, 1.0, most)
@@ -177,7 +178,7 @@ def _load_of(figures: Figures, most: float | None) -> Load | None:
 def _load_of_service(
     used: float | None, rate: float, replicas: int, most: float | None
 ) -> Load | None:
-    """Return what is asked of the service, whose operations are the calls that it makes.
+    """Return the load of the service, whose operations are the calls that it makes.
 
     How long an operation takes in the service itself follows from its share of a core, stretched
     by what else that core does.
@@ -202,7 +203,7 @@ def _system(name: str) -> Subject:
     )
 
 
-def _told(figures: Figures) -> dict[str, Any]:
+def _document(figures: Figures) -> dict[str, Any]:
     return {
         "rates": dict(figures.rates),
         "capacities": dict(figures.capacities),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from mediator.scaling.model import BAND, Band
 
-__all__ = ["Cost", "Energy", "Load", "Stated", "cost", "least", "tell"]
+__all__ = ["Cost", "Energy", "Load", "Stated", "cost", "energy_report", "least"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +114,30 @@ def least(
         if load.most * load.size / size <= band.high
         and (load.used * load.size / size >= band.low or size == min(sizes))
     ]
-    costs = [(size, told) for size in kept if (told := cost(stated, load, size)) is not None]
+    costs = [(size, each) for size in kept if (each := cost(stated, load, size)) is not None]
     return min(costs, key=lambda each: (each[1].edp_js, each[0]), default=None)
 
 
-def tell(stated: Stated, load: Load | None, sizes: Mapping[float, str]) -> dict[str, Any]:
-    """Return as JSON what the powers come to, with the reason in words.
+def energy_report(stated: Stated, load: Load | None, sizes: Mapping[float, str]) -> dict[str, Any]:
+    """Return the energy of the load as JSON, with the reason as text.
 
     Args:
         stated: What it draws.
         load: What is asked; None: not known, or nothing.
         sizes: What each size that there may be is called.
     """
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "stated": {"idle_w": stated.idle_w, "peak_w": stated.peak_w, "edp_goal_js": stated.goal_js}
     }
     now = None if load is None else cost(stated, load, load.size)
     if load is None or now is None:
-        return {**told, "why": "Nothing is known to be asked of it, so no operation has an energy."}
+        return {
+            **report,
+            "why": "It has no known load, so no operation has an energy.",
+        }
     best = least(stated, load, tuple(sizes))
     return {
-        **told,
+        **report,
         "power_w": load.size * stated.power_w(load.used),
         "energy_j": now.energy_j,
         "delay_s": now.delay_s,
@@ -157,17 +160,17 @@ def _sentences(
     sizes: Mapping[float, str],
 ) -> list[str]:
     took = f"{now.energy_j:.3g} J and {now.delay_s:.3g} s: {now.edp_js:.3g} J·s"
-    told = [f"By the stated powers an operation takes {took}."]
+    sentences = [f"By the stated powers an operation takes {took}."]
     if stated.goal_js is not None:
         side = "within" if now.edp_js <= stated.goal_js else "above"
-        told.append(f"That is {side} the goal of {stated.goal_js:.3g} J·s.")
+        sentences.append(f"That is {side} the goal of {stated.goal_js:.3g} J·s.")
     if load.most is None:
-        told.append("Half an hour has to be seen before sizes are compared.")
+        sentences.append("Half an hour has to be seen before sizes are compared.")
     elif best is None:
-        told.append("No size that was compared would stay within the band.")
+        sentences.append("No size that was compared would stay within the band.")
     elif best[0] == load.size:
-        told.append("No other size that stays within the band has less.")
+        sentences.append("No other size that stays within the band has less.")
     else:
         share = best[1].relative_to(now)
-        told.append(f"{sizes[best[0]]} would stay within the band with {share:.2f} of that.")
-    return told
+        sentences.append(f"{sizes[best[0]]} would stay within the band with {share:.2f} of that.")
+    return sentences

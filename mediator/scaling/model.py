@@ -1,4 +1,4 @@
-"""The words of scaling advice."""
+"""The values of scaling advice."""
 
 from __future__ import annotations
 

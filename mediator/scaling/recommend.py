@@ -91,11 +91,11 @@ def _spare(subject: Subject, used: float, most: float, band: Band) -> tuple[Acti
     if subject.growth is None:
         return "keep", f"{used:.0%} is used, but there is nothing that could be taken away."
     then = most * subject.growth
-    told = f"{used:.0%} is used, below {band.low:.0%}"
+    usage = f"{used:.0%} is used, below {band.low:.0%}"
     if then > band.high:
-        return "keep", f"{told}; with less, the highest minute would use {then:.0%}."
+        return "keep", f"{usage}; with less, the highest minute would use {then:.0%}."
     return "remove", (
-        f"{told}; with less, the highest minute of the last half hour and of the forecast"
+        f"{usage}; with less, the highest minute of the last half hour and of the forecast"
         f" would use {then:.0%}: {subject.less}."
     )
 

@@ -1,8 +1,8 @@
 """A store behind a circuit breaker, with every round trip observed.
 
-The breaker opens after several failures in a row. While it is open, calls fail at once, so that a
-dead store costs its callers nothing; after a pause one call is let through to try. Pauses double up
-to a bound. The store itself bounds the time of each call (`SystemConfig.deadline_s`).
+The breaker opens after several failures in a row. While it is open, calls fail at once, so that an
+unreachable store costs its callers nothing; after a pause one call is admitted as a test. Pauses
+double up to a bound. The store itself bounds the time of each call (`SystemConfig.deadline_s`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Breaker:
         self._failures = 0
         self._pause_s = FIRST_PAUSE_S
         self._closed_at = 0.0
-        self._trying = False
+        self._testing = False
 
     @property
     def is_open(self) -> bool:
@@ -76,34 +76,34 @@ class Breaker:
         """Let a call through, or raise `StoreUnavailable`."""
         if self._failures < FAILURES_TO_OPEN:
             return
-        if self._trying or self._clock.monotonic() < self._closed_at:
-            raise CircuitOpen(f"{self._system} does not answer; it is left alone for a while")
-        self._trying = True
+        if self._testing or self._clock.monotonic() < self._closed_at:
+            raise CircuitOpen(f"{self._system} does not answer; calls to it are suspended")
+        self._testing = True
 
     def succeeded(self) -> None:
         """Note that the store answered."""
         if self._failures:
             was_open = self.is_open
-            self._failures, self._pause_s, self._trying = 0, FIRST_PAUSE_S, False
+            self._failures, self._pause_s, self._testing = 0, FIRST_PAUSE_S, False
             if was_open:
                 self._observe(CircuitChanged(self._system, open=False, reason="it answers again"))
 
     def failed(self, error: BaseException) -> None:
         """Note that the store did not answer."""
         self._failures += 1
-        self._trying = False
+        self._testing = False
         now = self._clock.monotonic()
         if self._failures == FAILURES_TO_OPEN:
             self._observe(CircuitChanged(self._system, open=True, reason=str(error)))
         elif not self.is_open or now < self._closed_at:
-            return  # calls that were under way when it opened say nothing new
+            return  # the failure of a call that was sent before the breaker opened
         else:
             self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S)
         self._closed_at = now + self._pause_s
 
     def abandoned(self) -> None:
-        """Note that the caller went away before the store answered."""
-        self._trying = False
+        """Note that the caller cancelled before the store replied."""
+        self._testing = False
 
 
 class GuardedStore:
@@ -112,8 +112,8 @@ class GuardedStore:
     Attributes:
         store: The store.
         name: Its system's name.
-        breaker: What holds calls back.
-        time: What is known of the clock that its versions are taken from.
+        breaker: Its circuit breaker.
+        time: Its clock, which versions are taken from, as far as it is known here.
     """
 
     def __init__(self, store: Store, observe: Observer, clock: Clock) -> None:
@@ -133,7 +133,7 @@ class GuardedStore:
         except BaseException as error:
             self._failed("read", calls, started, error)
             raise
-        self._answered("read", calls, started)
+        self._succeeded("read", calls, started)
         return records
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
@@ -145,7 +145,7 @@ class GuardedStore:
         except BaseException as error:
             self._failed("write", calls, started, error)
             raise
-        self._answered("write", calls, started)
+        self._succeeded("write", calls, started)
         return results
 
     async def recall(
@@ -170,43 +170,43 @@ class GuardedStore:
         return result
 
     async def read_clock(self) -> None:
-        """Learn what the store's clock shows."""
+        """Read the store's clock."""
         sent_at = self._clock.monotonic()
         self.time.read(await self.guarded(self.store.time_us), sent_at)
         assert self.time.skew_s is not None
         self._observe(ClockSkewMeasured(self.name, self.time.skew_s))
 
-    def _answered(self, operation: _Direction, calls: _Calls, started: float) -> None:
+    def _succeeded(self, operation: _Direction, calls: _Calls, started: float) -> None:
         seconds = self._clock.monotonic() - started
         self.breaker.succeeded()
-        self._tell(operation, calls, seconds, "ok")
+        self._report(operation, calls, seconds, "ok")
 
     def _failed(
         self, operation: _Direction, calls: _Calls, started: float, error: BaseException
     ) -> None:
-        """Note a failure; what its caller gave up tells nothing about the store."""
+        """Note a failure; a call that its caller cancelled says nothing about the store."""
         seconds = self._clock.monotonic() - started
         if not isinstance(error, CircuitOpen):
             self._note(error)
         if isinstance(error, StoreError):
-            self._tell(operation, calls, seconds, _outcome_of(error))
+            self._report(operation, calls, seconds, _outcome_of(error))
 
     def _note(self, error: BaseException) -> None:
         if isinstance(error, StoreRefused | StoreBusy | StoreTooCostly):
-            self.breaker.succeeded()  # a refusal is an answer: the server is there
+            self.breaker.succeeded()  # a refusal is a reply: the server is reachable
         elif isinstance(error, StoreError):
             self.breaker.failed(error)
         else:
             self.breaker.abandoned()
 
-    def _tell(
+    def _report(
         self, operation: _Direction, calls: _Calls, seconds: float, outcome: CallOutcome
     ) -> None:
         fragments = {c.fragment for c in calls} if len(calls) != 1 else (calls[0].fragment,)
         if len(fragments) == 1:
             [fragment] = fragments
-            place = (fragment.database, fragment.class_name)
-            counts: Mapping[tuple[str, str], int] = {place: len(calls)}
+            key = (fragment.database, fragment.class_name)
+            counts: Mapping[tuple[str, str], int] = {key: len(calls)}
         else:
             counts = Counter((c.fragment.database, c.fragment.class_name) for c in calls)
         for (database, class_name), count in counts.items():

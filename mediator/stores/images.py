@@ -1,7 +1,7 @@
-"""Images: what a change says of its fields before and after, read from what a store kept of it.
+"""Before and after images of changes, read from the outbox of a store.
 
-A change may be older than the schema it is read by, so fields that are gone, or of another type by
-now, are left out: nothing that was written once may hold up the changes behind it.
+A change may be older than the schema it is read by, so fields that were removed, or have another
+type by now, are left out: an old entry must not hold up the changes behind it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 UNREADABLE: Final = (ValueError, LookupError, TypeError, ArithmeticError)
 """What is raised by reading a text that is not what it should be."""
 
-_FORMS: Final[Mapping[FieldType, type]] = {
+_PYTHON_TYPES: Final[Mapping[FieldType, type]] = {
     FieldType.STRING: str,
     FieldType.REFERENCE: str,
     FieldType.INTEGER: int,
@@ -43,54 +43,59 @@ _FORMS: Final[Mapping[FieldType, type]] = {
 
 def image_of(
     fragment: Fragment,
-    kept: Iterable[tuple[str, Any]],
+    stored: Iterable[tuple[str, Any]],
     read: Callable[[str, Any], Value],
 ) -> dict[str, Any]:
     """Return fields in their JSON form.
 
     Args:
         fragment: The class as it is now.
-        kept: Names of fields, and what was kept of each.
-        read: Returns the value of what was kept of a field that the fragment has.
+        stored: Names of fields with their stored values.
+        read: Decodes the stored value of a field of the fragment.
     """
-    forms = _forms(fragment)
+    types = _types(fragment)
     image: dict[str, Any] = {}
-    for name, some in kept:
-        if name not in forms:
+    for name, raw in stored:
+        if name not in types:
             continue
-        form, items, encode = forms[name]
+        python_type, items, encode = types[name]
         try:
-            value = read(name, some)
+            value = read(name, raw)
         except UNREADABLE:
-            _tell(fragment, name)
+            _warn(fragment, name)
             continue
         if value is None:
             image[name] = None
-        elif type(value) is form and (items is None or _all_are(items, value)):
+        elif type(value) is python_type and (items is None or _all_are(items, value)):
             image[name] = value if encode is None else encode(value)
         else:
-            _tell(fragment, name)
+            _warn(fragment, name)
     return image
 
 
-def _all_are(form: type, collection: Any) -> bool:
+def _all_are(python_type: type, collection: Any) -> bool:
     members = collection.values() if isinstance(collection, dict) else collection
-    return all(type(member) is form for member in members)
+    return all(type(member) is python_type for member in members)
 
 
 @lru_cache(maxsize=512)
-def _forms(fragment: Fragment) -> Mapping[str, tuple[type, type | None, Encoder | None]]:
+def _types(fragment: Fragment) -> Mapping[str, tuple[type, type | None, Encoder | None]]:
     """Return for each field the types of its values and of their items, and its encoder."""
     return {
-        name: (_FORMS[field.type], _FORMS[field.items] if field.items else None, encoder(field))
+        name: (
+            _PYTHON_TYPES[field.type],
+            _PYTHON_TYPES[field.items] if field.items else None,
+            encoder(field),
+        )
         for name, field in fragment.fields.items()
     }
 
 
-@lru_cache(maxsize=512)  # so that it is told once, however many changes are concerned
-def _tell(fragment: Fragment, name: str) -> None:
+# Cached, so that it logs once for all changes of a field.
+@lru_cache(maxsize=512)
+def _warn(fragment: Fragment, name: str) -> None:
     log.warning(
-        "%s: changes tell values of %s/%s.%s that are not of its type; they are left out",
+        "%s: changes have values of %s/%s.%s that are not of its type; they are left out",
         fragment.system,
         fragment.database,
         fragment.class_name,

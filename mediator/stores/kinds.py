@@ -1,4 +1,4 @@
-"""The kinds of store that there are; drivers are imported only for those that are used."""
+"""The kinds of store; a driver is imported when its kind is first used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mediator.stores.port import Store, SystemConfig
 __all__ = ["ENTRY_POINTS", "make_store", "store_kinds"]
 
 ENTRY_POINTS: Final = "portolan.stores"
-"""The group of entry points under which a package offers a store: made of a `SystemConfig`."""
+"""The group of entry points under which a package offers a store, called with a `SystemConfig`."""
 
 _OURS: Final = {
     "redis": ("mediator.stores.redis", "RedisStore"),
@@ -21,7 +21,7 @@ _OURS: Final = {
 
 
 def store_kinds() -> tuple[str, ...]:
-    """Return the names of all kinds: ours, then those that installed packages bring along."""
+    """Return the names of all kinds: ours, then those of installed packages."""
     return tuple(dict.fromkeys([*_OURS, *(p.name for p in entry_points(group=ENTRY_POINTS))]))
 
 
@@ -36,6 +36,6 @@ def make_store(config: SystemConfig) -> Store:
         store: Store = getattr(import_module(module), name)(config)
         return store
     for point in entry_points(group=ENTRY_POINTS, name=config.kind):
-        offered: Store = point.load()(config)
-        return offered
-    raise ValueError(f"{config.kind} is no kind of store; there are {', '.join(store_kinds())}")
+        theirs: Store = point.load()(config)
+        return theirs
+    raise ValueError(f"{config.kind} is not a kind of store; use one of {', '.join(store_kinds())}")

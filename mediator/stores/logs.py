@@ -1,4 +1,4 @@
-"""What change logs of different stores have in common: positions, and reading in portions."""
+"""Change logs of all stores: positions, and pages whose size adapts to that of the entries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from mediator.stores.port import LogEntry, StoreTimeout
 
-__all__ = ["Page", "Portions", "numbers_of", "padded", "position_of", "read_on"]
+__all__ = ["Page", "PageSize", "numbers_of", "padded", "position_of", "read_on"]
 
 Page: TypeAlias = list[tuple[LogEntry, int]]
 """Entries of a log, each with its size in bytes."""
@@ -23,12 +23,12 @@ _BYTES: Final = 4_000_000
 
 
 def position_of(major: int, minor: int) -> str:
-    """Return the position of an entry that is told by two numbers of 64 bits, in their order."""
+    """Return the position of an entry with two numbers of 64 bits, ordered as these are."""
     return padded(str(major), str(minor))
 
 
 def padded(major: str, minor: str) -> str:
-    """Return the same of numbers that are written out."""
+    """Return the position for two decimal texts."""
     return f"{major.rjust(_WIDTH, _ZERO)}-{minor.rjust(_WIDTH, _ZERO)}"
 
 
@@ -38,18 +38,18 @@ def numbers_of(position: str | None) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-class Portions:
-    """How many entries of a log to ask for at once, learnt from how large they have been.
+class PageSize:
+    """The size of the next page of a log, adapted to the sizes of its entries.
 
-    An entry may be a few bytes or some megabytes. One answer has to come within the store's
-    deadline, or the log would be stuck for ever.
+    An entry may be a few bytes or some megabytes. A page has to arrive within the store's
+    deadline, or the log would never be read on.
     """
 
     def __init__(self) -> None:
         self.count = _FIRST
 
-    def came(self, sizes: Sequence[int]) -> None:
-        """Learn from an answer.
+    def succeeded(self, sizes: Sequence[int]) -> None:
+        """Adapt to a page that was read.
 
         Args:
             sizes: How large the entries were, in bytes.
@@ -59,12 +59,12 @@ class Portions:
             self.count = max(1, min(2 * self.count, fitting, _MOST))
 
     def failed(self) -> None:
-        """Learn from an answer that did not come in time."""
+        """Adapt to a page that did not arrive in time."""
         self.count = max(1, self.count // 10)
 
 
 async def read_on(
-    portions: Portions,
+    page_size: PageSize,
     after: str | None,
     limit: int,
     page: Callable[[str | None, int], Awaitable[Page]],
@@ -72,22 +72,22 @@ async def read_on(
     """Read up to `limit` entries beyond a position, fewer only at the end of the log.
 
     Args:
-        portions: How many to ask for at once.
+        page_size: Adapts how many to read at once.
         after: The position; None: from the oldest.
         limit: How many to return at most.
         page: Returns up to so many entries beyond a position.
     """
     entries: list[LogEntry] = []
     while len(entries) < limit:
-        asked = min(portions.count, limit - len(entries))
+        count = min(page_size.count, limit - len(entries))
         try:
-            some = await page(after, asked)
+            some = await page(after, count)
         except StoreTimeout:
-            portions.failed()
+            page_size.failed()
             raise
-        portions.came([size for _, size in some])
+        page_size.succeeded([size for _, size in some])
         entries += [entry for entry, _ in some]
-        if len(some) < asked:
+        if len(some) < count:
             break
         after = entries[-1].position
     return entries

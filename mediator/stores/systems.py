@@ -1,4 +1,4 @@
-"""The systems at hand, opened and guarded, by name."""
+"""The open systems by name, each guarded."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Systems:
         self._stores: dict[str, GuardedStore] = {}
 
     def add(self, store: GuardedStore) -> None:
-        """Put an opened store at hand."""
+        """Add an open store."""
         self._stores[store.name] = store
 
     def remove(self, name: str) -> None:
-        """Take a store away; no error if it is not there."""
+        """Remove a store; no error if it is absent."""
         self._stores.pop(name, None)
 
     def find(self, name: str) -> GuardedStore | None:
@@ -63,7 +63,7 @@ class Systems:
     def now_for(self, fragment: Fragment) -> float:
         """Return the time by which a fragment's objects expire, at least; -inf: not known.
 
-        It is that of the store that gave them their creation versions, never this replica's own.
+        It is that of the store that assigned their creation versions, never this replica's own.
         """
         store = self._stores.get(fragment.anchor_system or fragment.system)
         return store.time.now() if store is not None else _NEVER
@@ -89,7 +89,7 @@ class EarliestTime:
 def unavailable(
     store: GuardedStore, error: StoreError, operation: Literal["read", "write"]
 ) -> Unavailable:
-    """Turn a store's failure into what the client is told.
+    """Return the problem that a client gets for the failure of a store.
 
     A write that timed out or whose connection broke may have taken effect; only a call that the
     breaker held back certainly has not. What is refused was not done, and the system is well: a

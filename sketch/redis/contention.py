@@ -1,7 +1,7 @@
-"""Reads that were refused for pending writes, as the sketch's Redis tells every replica of them.
+"""Contention: reads that were refused for pending writes, as the sketch's Redis publishes them.
 
-The script publishes the key on a channel that has the name of the partition's marks. A message that
-is lost costs somebody time, and nothing else.
+The script publishes the key on a channel that has the name of the partition's `pending`. A message
+that is lost costs somebody time, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sketch.protocol.port import OnContention, Partition
 __all__ = ["RedisContention"]
 
 _QUIET_S: Final = 10.0
-"""After so long without a message the server is asked for one: it may have gone without a word."""
+"""After so long without a message the server is pinged: it may have gone without a word."""
 
-_AGAIN_S: Final = 1.0
+_RECONNECT_S: Final = 1.0
 
 _log = logging.getLogger("portolan.coherence")
 
@@ -38,31 +38,31 @@ class RedisContention:
 
     def __init__(self, redis: Redis, namespace: str) -> None:
         self._redis = redis
-        self._before, self._after = f"{{{namespace}:", "}:marks"
+        self._before, self._after = f"{{{namespace}:", "}:pending"
 
-    async def listen(self, tell: OnContention) -> None:
-        """Tell of keys, until cancelled; again a moment after the connection is lost."""
+    async def listen(self, on_contention: OnContention) -> None:
+        """Notify of keys, until cancelled; again a moment after the connection is lost."""
         while True:
             try:
                 async with self._redis.pubsub() as channel:
                     await channel.psubscribe(f"{_literal(self._before)}*{self._after}")
-                    await self._hear(channel, tell)
+                    await self._receive(channel, on_contention)
             except (RedisError, OSError) as error:
-                _log.debug("reads that were refused are not heard of: %s", error)
-            await asyncio.sleep(_AGAIN_S)
+                _log.debug("contention is not received: %s", error)
+            await asyncio.sleep(_RECONNECT_S)
 
-    async def _hear(self, channel: PubSub, tell: OnContention) -> None:
-        """Tell of keys, until the server has not even answered that it is there."""
-        asked = False
+    async def _receive(self, channel: PubSub, on_contention: OnContention) -> None:
+        """Notify of keys, until the server does not even answer a ping."""
+        pinged = False
         while True:
             message = await channel.get_message(timeout=_QUIET_S)
-            if message is None and asked:
+            if message is None and pinged:
                 return
-            if asked := message is None:
+            if pinged := message is None:
                 await channel.ping()
             elif message["type"] == "pmessage":
                 key = message["data"].decode("utf-8", "replace")
-                await tell(self._partition(message["channel"]), key)
+                await on_contention(self._partition(message["channel"]), key)
 
     def _partition(self, channel: bytes) -> Partition:
         names = channel.decode().removeprefix(self._before).removesuffix(self._after)

@@ -11,7 +11,7 @@ from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
 from sketch.protocol.bounds import checked, checked_keys
 from sketch.protocol.port import EndResult, Grant, Partition, QueryRegistrations, ResultChanges
-from sketch.redis.steps import Answer, Steps
+from sketch.redis.steps import StepCoalescer, StepResult
 
 __all__ = ["ENDS", "RedisQueries"]
 
@@ -23,7 +23,7 @@ ENDS: Final = {
     3: EndResult.CONCURRENT,
     4: EndResult.CONTENDED,
 }
-"""What the end of a write is answered."""
+"""The results of the steps that end a write."""
 
 
 class RedisQueries:
@@ -34,57 +34,61 @@ class RedisQueries:
         shape: Of the filters.
     """
 
-    def __init__(self, steps: Steps, shape: FilterShape) -> None:
+    def __init__(self, steps: StepCoalescer, shape: FilterShape) -> None:
         self._steps = steps
         self._shape = shape
-        self._places = Struct(f">{shape.hashes}I")
+        self._positions = Struct(f">{shape.hashes}I")
 
     async def close(
         self, partition: Partition, token: str, pairs: Sequence[Any], changes: ResultChanges
     ) -> EndResult:
-        """End a write, after its changes are noted; all of it in one round trip."""
-        words = (
+        """End a write, after its changes have been recorded; all of it in one round trip."""
+        arguments = (
             token,
             changes.sequence,
             int(changes.exclusive),
             int(changes.pauses_registration),
             *pairs,
         )
-        closing = self._steps.take(partition, "close", words, len(pairs) // 2)
+        closing = self._steps.take(partition, "close", arguments, len(pairs) // 2)
         if not changes.queries:  # a task of its own takes as long as all the rest here
             return ENDS[(await closing).value]
-        *_, answer = await asyncio.gather(*self._changed(partition, changes.queries), closing)
-        return ENDS[answer.value]
+        invalidations = self._invalidations(partition, changes.queries)
+        *_, result = await asyncio.gather(*invalidations, closing)
+        return ENDS[result.value]
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
         """See the port."""
-        await asyncio.gather(*self._changed(partition, queries))
+        await asyncio.gather(*self._invalidations(partition, queries))
 
     async def report(self, partition: Partition, key: str, ttl_us: int, schema: str) -> Grant:
         """Register a query whose result is about to be read."""
-        answer = await self._steps.take(partition, "query", (schema, ttl_us, checked(key)))
-        return Grant(answer.now_us, max(answer.value, 0), adopted=answer.value >= 0)
+        arguments = (schema, ttl_us, checked(key))
+        now_us, granted_us = await self._steps.take(partition, "report_query", arguments)
+        return Grant(now_us, max(granted_us, 0), adopted=granted_us >= 0)
 
     async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
         """See the port."""
-        sequence, count, complete, found = (
-            await self._steps.take(partition, "registered", (since,))
-        ).value
-        return QueryRegistrations(sequence, count, _numbers(found), bool(complete))
+        result = await self._steps.take(partition, "registrations", (since,))
+        sequence, count, complete, newer = result.value
+        return QueryRegistrations(sequence, count, _numbers(newer), bool(complete))
 
-    def _changed(
+    def _invalidations(
         self, partition: Partition, queries: Sequence[str]
-    ) -> list[Coroutine[Any, Any, Answer]]:
+    ) -> list[Coroutine[Any, Any, StepResult]]:
         slices = (queries[at : at + _AT_ONCE] for at in range(0, len(queries), _AT_ONCE))
-        return [self._steps.take(partition, "changed", self._placed(s), len(s)) for s in slices]
+        return [
+            self._steps.take(partition, "invalidate_results", self._with_positions(s), len(s))
+            for s in slices
+        ]
 
-    def _placed(self, keys: Sequence[str]) -> list[Any]:
-        words: list[Any] = []
+    def _with_positions(self, keys: Sequence[str]) -> list[Any]:
+        arguments: list[Any] = []
         for key in checked_keys(keys):
-            words += (key, self._places.pack(*positions(key, self._shape)))
-        return words
+            arguments += (key, self._positions.pack(*positions(key, self._shape)))
+        return arguments
 
 
-def _numbers(found: Sequence[bytes]) -> Mapping[str, int]:
-    scores = map(int, map(float, found[1::2]))
-    return dict(zip((key.decode() for key in found[::2]), scores, strict=True))
+def _numbers(pairs: Sequence[bytes]) -> Mapping[str, int]:
+    scores = map(int, map(float, pairs[1::2]))
+    return dict(zip((key.decode() for key in pairs[::2]), scores, strict=True))

@@ -1,9 +1,9 @@
-"""One connection to the sketch's Redis, and the life of the server that is behind it.
+"""A client of the sketch's script, which knows the run of the server behind its connection.
 
 A server that was restarted, or another one that took over, may have forgotten what the sketch
-knew. Every call therefore tells the life of the server that it is meant for, and the script
-compares it with the life that the partition was left by. A life is learned anew with every
-connection, and no connection outlives the server it leads to.
+knew. So every call names the run that it is meant for, and the script compares it with the run
+that the partition was left by. The run id is read anew with every connection, and no connection
+outlives the server it leads to.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha1
 from os import urandom
+from time import monotonic
 from typing import Any, Final
 
-import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from redis_connection.commands import arguments, command
+from redis_connection.connection import Connection, OnReplies, open_connection
+from redis_connection.scripts import Script
 from sketch.protocol.port import SketchUnavailable
-from sketch.redis.connection import Tell, Wire
 
-__all__ = ["Channel", "ScriptCall", "connect", "settled", "words"]
+__all__ = ["ScriptCall", "ScriptClient", "accepted", "connect"]
 
-_ANOTHER_LIFE: Final = -1
 _KEYS: Final = 13
 
 
@@ -37,58 +37,57 @@ class ScriptCall:
     """Steps on one partition, taken at once.
 
     Attributes:
-        keys: Names of the partition's keys, as `words`.
+        keys: Names of the partition's keys, packed.
         expiring: How many keys may expire in passing.
         steps: Names and arguments of the steps.
-        standing: `sure`: the life told is the server's, whatever the partition says; `fresh`: a
+        claim: `confirmed`: the run named is the server's, whatever the partition says; `new`: a
             partition that is not there yet has never been.
     """
 
     keys: bytes
     expiring: int
     steps: list[Any] = field(default_factory=list)
-    standing: str = ""
+    claim: str = ""
 
 
-class Channel:
+class ScriptClient:
     """Sends calls of the sketch's script, all of one round trip in one write.
 
     Args:
         redis: The client whose settings the connection is made with.
         script: The script.
-        mark: Becomes part of every life: partitions of another mark are begun anew.
-        timeout_s: Longest wait for an answer.
+        fingerprint: Becomes part of every run id: partitions of another one begin anew.
+        timeout_s: Longest wait for replies.
     """
 
-    def __init__(self, redis: Redis, script: str, mark: str, timeout_s: float) -> None:
+    def __init__(self, redis: Redis, script: Script, fingerprint: str, timeout_s: float) -> None:
         self._pool = redis.connection_pool
-        self._script = script.encode()
-        sha = sha1(self._script, usedforsecurity=False).hexdigest()
-        self._head = words("EVALSHA", sha, _KEYS)
-        self._mark = mark
+        self._script = script
+        self._head = arguments("EVALSHA", script.sha, _KEYS)
+        self._fingerprint = fingerprint
         self._timeout_s = timeout_s
-        self._wire: Wire | None = None
-        self._life = ""
-        self._turn = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._run_id = ""
+        self._lock = asyncio.Lock()
 
-    def post(self, calls: Sequence[ScriptCall], tell: Tell) -> bool:
+    def post(self, calls: Sequence[ScriptCall], on_replies: OnReplies) -> bool:
         """Send calls at once, if a connection stands idle; False: there is none.
 
-        What is not `settled`, and what fails, is to be asked again with `ask`.
+        What is not `accepted`, and what fails, is to be called again with `execute`.
         """
-        wire = self._wire
-        if wire is None or not wire.idle or self._turn.locked():
+        connection = self._connection
+        if connection is None or not connection.idle or self._lock.locked():
             return False
-        wire.post(self._packed(calls), len(calls), tell)
+        connection.send(self._packed(calls), monotonic() + self._timeout_s, on_replies)
         return True
 
-    async def ask(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        """Return the answer to each call, or the error it was answered with.
+    async def execute(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Return the reply to each call, or the error it was answered with.
 
         Raises:
             SketchUnavailable: The server did not answer.
         """
-        return await self._twice(partial(self._settled, calls))
+        return await self._retried(partial(self._accepted, calls))
 
     async def time_us(self) -> int:
         """Return the server's time.
@@ -96,22 +95,19 @@ class Channel:
         Raises:
             SketchUnavailable: The server did not answer.
         """
-        ((seconds, micros),) = await self._twice(self._time)
+        ((seconds, micros),) = await self._retried(partial(self._exchange, [command("TIME")]))
         return int(seconds) * 1_000_000 + int(micros)
-
-    async def _time(self) -> list[Any]:
-        return await (await self._connected()).ask(hiredis.pack_command((b"TIME",)), 1)
 
     def close(self) -> None:
         """Close the connection."""
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
-    async def _twice(self, exchange: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
+    async def _retried(self, exchange: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
         """Try a second time if an idle connection has died; every step may be taken twice."""
-        async with self._turn:
-            reused = self._wire is not None
+        async with self._lock:
+            reused = self._connection is not None
             try:
                 return await self._once(exchange)
             except SketchUnavailable as error:
@@ -127,77 +123,67 @@ class Channel:
             self.close()
             raise SketchUnavailable("The sketch's Redis does not answer.") from error
         except BaseException:
-            self.close()  # answers still to come would be taken for others
+            self.close()
             raise
 
-    async def _settled(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        """Ask again what a server answers that lacks the script, or leads another life."""
-        answers = await self._asked(calls)
-        again = [i for i, answer in enumerate(answers) if _is_unsettled(answer)]
-        if again:
-            await self._learn(await self._connected())
-            for i in again:
-                if answers[i] == _ANOTHER_LIFE:
-                    calls[i].standing = "sure"
-            for i, answer in zip(again, await self._asked([calls[i] for i in again]), strict=True):
-                answers[i] = answer
-        if not settled(answers):
+    async def _accepted(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Call again where the server lacks the script, or the partition is of another run."""
+        replies = await self._call(calls)
+        refused = [i for i, reply in enumerate(replies) if _is_repeatable(reply)]
+        if refused:
+            await self._read_run_id(await self._connected())
+            for i in refused:
+                if isinstance(replies[i], int):
+                    calls[i].claim = "confirmed"
+            repeated = await self._call([calls[i] for i in refused])
+            for i, reply in zip(refused, repeated, strict=True):
+                replies[i] = reply
+        if not accepted(replies):
             self.close()  # it may be a replica by now, or be loading
-        return answers
+        return replies
 
-    async def _asked(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        wire = await self._connected()
-        return await wire.ask(self._packed(calls), len(calls))
+    async def _call(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        await self._connected()  # before calls are packed: they name the run
+        return await self._exchange(self._packed(calls))
 
-    def _packed(self, calls: Sequence[ScriptCall]) -> bytes:
-        return b"".join(map(self._pack, calls))
+    async def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
+        connection = await self._connected()
+        return await connection.request(commands, monotonic() + self._timeout_s)
+
+    def _packed(self, calls: Sequence[ScriptCall]) -> list[bytes]:
+        return [self._pack(call) for call in calls]
 
     def _pack(self, call: ScriptCall) -> bytes:
-        own = (self._life, call.standing, urandom(16).hex(), call.expiring, *call.steps)
-        return b"*%d\r\n%b%b%b" % (3 + _KEYS + len(own), self._head, call.keys, words(*own))
+        own = (self._run_id, call.claim, urandom(16).hex(), call.expiring, *call.steps)
+        return b"*%d\r\n%b%b%b" % (3 + _KEYS + len(own), self._head, call.keys, arguments(*own))
 
-    async def _connected(self) -> Wire:
-        if self._wire is None or self._wire.lost:
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.lost:
             self.close()
             pool: Any = self._pool  # its methods have no annotations
-            connection: AbstractConnection = pool.make_connection()
-            connect: Callable[[], Awaitable[None]] = connection.connect
-            try:
-                await connect()
-            except BaseException:
-                await connection.disconnect(nowait=True)  # the driver lets go of none by itself
-                raise
-            self._wire = Wire(connection, self._timeout_s)
-            await self._learn(self._wire)
-        # What was posted before the turn was taken may still be under way; nothing is posted now.
-        await self._wire.quiet()
-        return self._wire
+            driver: AbstractConnection = pool.make_connection()
+            self._connection = await open_connection(driver, _error_of_reply)
+            await self._read_run_id(self._connection)
+        return self._connection
 
-    async def _learn(self, wire: Wire) -> None:
-        """Learn the server's life, and have it load the script."""
-        asked: list[tuple[Any, ...]] = [(b"INFO",), (b"SCRIPT", b"LOAD", self._script)]
-        packed = b"".join([hiredis.pack_command(words) for words in asked])
-        told, loaded = await wire.ask(packed, len(asked))
-        for answer in (told, loaded):
-            if isinstance(answer, ResponseError):
-                raise answer
-        facts = _facts(told)
+    async def _read_run_id(self, connection: Connection) -> None:
+        """Read the server's run id, and have it load the script."""
+        commands = [command("INFO"), self._script.load]
+        replies = await connection.request(commands, monotonic() + self._timeout_s)
+        for reply in replies:
+            if isinstance(reply, ResponseError):
+                raise reply
+        facts = _facts(replies[0])
         _refuse_eviction(facts)
         try:
-            self._life = f"{facts['run_id']}.{facts['master_replid']}.{self._mark}"
+            self._run_id = f"{facts['run_id']}.{facts['master_replid']}.{self._fingerprint}"
         except KeyError:
             raise SketchUnavailable("The sketch's Redis does not tell its run id.") from None
 
 
-def words(*texts: Any) -> bytes:
-    """Pack some words of a command: those that are always the same are packed once."""
-    packed: bytes = hiredis.pack_command(texts)
-    return packed[packed.index(b"\n") + 1 :]
-
-
-def settled(answers: Sequence[Any]) -> bool:
-    """Whether the server took every call: what one is answered is a list, and nothing else is."""
-    return all(isinstance(answer, list) for answer in answers)
+def accepted(replies: Sequence[Any]) -> bool:
+    """Whether the server took every call: the reply to one is a list, and nothing else is."""
+    return all(isinstance(reply, list) for reply in replies)
 
 
 def connect(url: str, timeout_s: float) -> Redis:
@@ -210,8 +196,13 @@ def connect(url: str, timeout_s: float) -> Redis:
     )
 
 
-def _is_unsettled(answer: Any) -> bool:
-    return isinstance(answer, NoScriptError) or (isinstance(answer, int) and answer < 0)
+def _error_of_reply(text: str) -> ResponseError:
+    return NoScriptError(text) if text.startswith("NOSCRIPT") else ResponseError(text)
+
+
+def _is_repeatable(reply: Any) -> bool:
+    """Whether a call was refused for the script, or for the run; see ``head.lua``."""
+    return isinstance(reply, NoScriptError | int)
 
 
 def _facts(info: bytes) -> Mapping[str, str]:

@@ -2,8 +2,8 @@
 
 All keys of a partition share the hash tag ``{<namespace>:<database>/<class>}``, and each call of
 the script touches the keys of one partition only, so partitions may lie on different nodes of a
-cluster. What callers ask for at the same time travels in one round trip, and what concerns one
-partition in one call of the script. The clock is the server's.
+cluster. Steps that callers take at the same time go in one round trip, and those of one partition
+in one call of the script. The clock is the server's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from urllib.parse import quote
 
 from redis.asyncio import Redis
 
+from redis_connection.commands import arguments
+from redis_connection.scripts import Script
 from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
 from sketch.protocol.bounds import by_partition, checked, checked_keys, known_versions
@@ -41,20 +43,20 @@ from sketch.protocol.times import granted_us
 from sketch.protocol.union import NO_INCARNATION, full_bits, united
 from sketch.redis.contention import RedisContention
 from sketch.redis.queries import ENDS, RedisQueries
-from sketch.redis.script_client import Channel, ScriptCall, connect, words
-from sketch.redis.scripts import source_of
-from sketch.redis.steps import Answer, Steps
+from sketch.redis.script_client import ScriptCall, ScriptClient, connect
+from sketch.redis.scripts import script_of
+from sketch.redis.steps import StepCoalescer, StepResult
 
 __all__ = ["PARTITION_KEYS", "RedisSketch"]
 
 PARTITION_KEYS: Final = (
     "meta",
-    "handed",
+    "copies",
     "stale",
     "members",
     "counts",
     "bits",
-    "marks",
+    "pending",
     "writes",
     "leases",
     "versions",
@@ -63,8 +65,8 @@ PARTITION_KEYS: Final = (
     "queries",
 )
 _STEPS: Final = 2
-"""Part of every life. Grows when steps of an older version would break what newer ones promise, so
-that replicas of both begin partitions anew instead of relying on one another."""
+"""Part of every run id. Grows when steps of an older version would break what newer ones promise,
+so that replicas of both invalidate partitions instead of relying on one another."""
 
 _TIMEOUT_S: Final = 3.0
 _MOST_BITS: Final = 2**27
@@ -88,7 +90,7 @@ class RedisSketch:
         limits: What is promised and held; all replicas should say the same.
         shape: Of the filters; partitions that were of another shape are begun anew.
         namespace: What the names of all keys begin with.
-        timeout_s: Longest wait for an answer.
+        timeout_s: Longest wait for replies.
 
     Raises:
         ValueError: The namespace has a brace, or the filter has more than 2^27 bits.
@@ -114,35 +116,35 @@ class RedisSketch:
         client = self._own or redis
         assert isinstance(client, Redis)
         fingerprint = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS}"
-        self._channel = Channel(client, self._script(), fingerprint, timeout_s)
+        self._client = ScriptClient(client, self._script(), fingerprint, timeout_s)
         self._keys_of = lru_cache(maxsize=4096)(_Names(namespace))
-        self._steps = Steps(self._channel, self._keys_of, limits.expired_at_once)
-        self._places = Struct(f">{shape.hashes}I")
+        self._steps = StepCoalescer(self._client, self._keys_of, limits.expired_at_once)
+        self._positions = Struct(f">{shape.hashes}I")
         self._queries = RedisQueries(self._steps, shape)
-        self._wanted = RedisContention(client, namespace)
+        self._contention = RedisContention(client, namespace)
         self._bits: dict[Partition, _Bits] = {}
 
-    def _script(self) -> str:
-        return source_of(self.limits, self.shape)
+    def _script(self) -> Script:
+        return script_of(self.limits, self.shape)
 
     async def create(self, partition: Partition) -> None:
         """Begin a partition that has never been: nothing of it is in any cache.
 
         A partition that is not there otherwise counts as lost. Does nothing to one that is there.
         """
-        call = ScriptCall(self._keys_of(partition), 0, standing="fresh")
-        (answer,) = await self._channel.ask([call])
-        if isinstance(answer, Exception):
-            raise SketchUnavailable("The sketch refused.") from answer
+        call = ScriptCall(self._keys_of(partition), 0, claim="new")
+        (reply,) = await self._client.execute([call])
+        if isinstance(reply, Exception):
+            raise SketchUnavailable("The sketch refused.") from reply
 
     async def invalidate(self, partition: Partition) -> None:
         """See the port."""
-        await self._steps.take(partition, "renew", ())
+        await self._steps.take(partition, "invalidate", ())
 
     async def layout(self, partition: Partition) -> str:
         """See the port."""
-        answer = await self._steps.take(partition, "layout", ())
-        return bytes(answer.value).decode()
+        result = await self._steps.take(partition, "layout", ())
+        return bytes(result.value).decode()
 
     async def adopt(
         self,
@@ -154,16 +156,16 @@ class RedisSketch:
         schema: str = "",
     ) -> bool:
         """See the port."""
-        words = (before, after, int(invalidate), schema)
-        return bool((await self._steps.take(partition, "adopt", words)).value)
+        arguments = (before, after, int(invalidate), schema)
+        return bool((await self._steps.take(partition, "adopt", arguments)).value)
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
         """See the port."""
-        words: list[Any] = [checked(token)]
+        arguments: list[Any] = [checked(token)]
         for key in (own := checked_keys(keys)):
-            words += (key, self._places.pack(*positions(key, self.shape)))
-        answer = await self._steps.take(partition, "begin", words, len(own))
-        *flags, sequence, lease_cacheable = answer.value
+            arguments += (key, self._positions.pack(*positions(key, self.shape)))
+        result = await self._steps.take(partition, "begin", arguments, len(own))
+        *flags, sequence, lease_cacheable = result.value
         held = [key for key, is_held in zip(own, flags, strict=True) if is_held]
         return BeginResult(tuple(dict.fromkeys(held)), sequence, bool(lease_cacheable) and not held)
 
@@ -175,11 +177,11 @@ class RedisSketch:
         changes: ResultChanges | None = None,
     ) -> EndResult:
         """See the port."""
-        words = [checked(token), *_pairs(known_versions(versions))]
+        arguments = [checked(token), *_pairs(known_versions(versions))]
         if changes is None:
-            answer = await self._steps.take(partition, "end", words, len(versions))
-            return ENDS[answer.value]
-        return await self._queries.close(partition, words[0], words[1:], changes)
+            result = await self._steps.take(partition, "end", arguments, len(versions))
+            return ENDS[result.value]
+        return await self._queries.close(partition, arguments[0], arguments[1:], changes)
 
     async def report_query(
         self, partition: Partition, key: str, ttl_s: float, schema: str = ""
@@ -198,12 +200,12 @@ class RedisSketch:
     async def report_read(self, partition: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
         """See the port."""
         own = checked_keys(keys)
-        words = (granted_us(self.limits, ttl_s) if own else 0, *own)
-        answer = await self._steps.take(partition, "read", words, len(own))
-        ttl_us, *entries = answer.value
+        arguments = (granted_us(self.limits, ttl_s) if own else 0, *own)
+        result = await self._steps.take(partition, "report_read", arguments, len(own))
+        ttl_us, *entries = result.value
         fills = (entry[1:].decode() for entry in entries if entry and entry.startswith(b"f"))
         return Grant(
-            answer.now_us,
+            result.now_us,
             ttl_us,
             tuple(map(_version, entries)),
             ",".join(dict.fromkeys(fills)),
@@ -219,17 +221,17 @@ class RedisSketch:
         if partitions:
             return united(await _all(self._snapshot(partition) for partition in partitions))
         empty = bytes(self.shape.bits // 8)
-        return Snapshot(self.shape, empty, await self._channel.time_us(), NO_INCARNATION, 0)
+        return Snapshot(self.shape, empty, await self._client.time_us(), NO_INCARNATION, 0)
 
     async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         """See the port."""
-        answers = await self._of_all(partitions, "orphans", limit)
-        found = [
+        results = await self._of_all(partitions, "orphans", limit)
+        pending = [
             PendingWrite(partition, token.decode(), tuple(key.decode() for key in keys))
-            for partition, answer in zip(partitions, answers, strict=True)
-            for token, *keys in answer.value
+            for partition, result in zip(partitions, results, strict=True)
+            for token, *keys in result.value
         ]
-        return found[:limit]
+        return pending[:limit]
 
     async def expire(self, partition: Partition, most: int = _EXPIRED_BY_SNAPSHOTS) -> int:
         """Remove what has expired, and return how much there was; others do so in passing."""
@@ -240,12 +242,12 @@ class RedisSketch:
         taken: list[Purge] = []
         queue = list(partitions)
         while queue and (left := limit - len(taken)) > 0:
-            asked, queue = queue[:left], queue[left:]
-            share = left // len(asked)
-            answers = await self._of_all(asked, "take", share)
-            for partition, answer in zip(asked, answers, strict=True):
-                taken += (Purge(partition, key.decode(), answer.now_us) for key in answer.value)
-                if len(answer.value) == share:
+            slice_, queue = queue[:left], queue[left:]
+            share = left // len(slice_)
+            results = await self._of_all(slice_, "take_purges", share)
+            for partition, result in zip(slice_, results, strict=True):
+                taken += (Purge(partition, key.decode(), result.now_us) for key in result.value)
+                if len(result.value) == share:
                     queue.append(partition)
         return taken
 
@@ -253,7 +255,10 @@ class RedisSketch:
         """See the port."""
         await _all(
             self._steps.take(
-                partition, "purged", [w for p in own for w in (p.key, p.ticket)], len(own)
+                partition,
+                "acknowledge_purges",
+                [w for p in own for w in (p.key, p.ticket)],
+                len(own),
             )
             for partition, own in by_partition(purges).items()
         )
@@ -264,20 +269,20 @@ class RedisSketch:
 
     async def listen(self, on_contention: OnContention) -> None:
         """See the port."""
-        await self._wanted.listen(on_contention)
+        await self._contention.listen(on_contention)
 
     async def close(self) -> None:
         """See the port."""
         await self._steps.close()
-        self._channel.close()
+        self._client.close()
         if self._own is not None:
             await self._own.aclose()
 
     async def _snapshot(self, partition: Partition) -> Snapshot:
         known = self._bits.get(partition)
         has = (known.incarnation, known.generation) if known else ("", "")
-        answer = await self._steps.take(partition, "snapshot", has, _EXPIRED_BY_SNAPSHOTS // 2)
-        incarnation, generation, all_stale, bits = answer.value
+        result = await self._steps.take(partition, "snapshot", has, _EXPIRED_BY_SNAPSHOTS // 2)
+        incarnation, generation, all_stale, bits = result.value
         if all_stale:
             bits = full_bits(self.shape)
         elif bits is None:
@@ -286,21 +291,21 @@ class RedisSketch:
         else:
             self._remember(partition, _Bits(incarnation, generation, bits))
         return Snapshot(
-            self.shape, bits, answer.now_us, incarnation.decode(), generation, bool(all_stale)
+            self.shape, bits, result.now_us, incarnation.decode(), generation, bool(all_stale)
         )
 
     async def _state(self, partition: Partition) -> PartitionState:
-        answer = await self._steps.take(partition, "state", ())
-        incarnation, generation, keys, bits, handed, writes, lease, *rest = answer.value
+        result = await self._steps.take(partition, "state", ())
+        incarnation, generation, keys, bits, copies, writes, lease, *rest = result.value
         saturated, uncacheable, purges, due, first_purge, size = rest
         return PartitionState(
             partition,
-            answer.now_us,
+            result.now_us,
             incarnation.decode(),
             generation,
             keys,
             bits,
-            handed,
+            copies,
             writes,
             _time(lease),
             saturated,
@@ -316,8 +321,12 @@ class RedisSketch:
             self._bits.clear()
         self._bits[partition] = bits
 
-    async def _of_all(self, partitions: Sequence[Partition], name: str, word: int) -> list[Answer]:
-        return await _all(self._steps.take(partition, name, (word,)) for partition in partitions)
+    async def _of_all(
+        self, partitions: Sequence[Partition], name: str, argument: int
+    ) -> list[StepResult]:
+        return await _all(
+            self._steps.take(partition, name, (argument,)) for partition in partitions
+        )
 
 
 class _Names:
@@ -327,7 +336,7 @@ class _Names:
     def __call__(self, partition: Partition) -> bytes:
         database, class_name = (quote(name, safe="") for name in partition)
         tag = f"{{{self._namespace}:{database}/{class_name}}}"
-        return words(*(f"{tag}:{name}" for name in PARTITION_KEYS))
+        return arguments(*(f"{tag}:{name}" for name in PARTITION_KEYS))
 
 
 async def _all(calls: Iterable[Any]) -> list[Any]:

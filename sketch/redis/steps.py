@@ -1,4 +1,4 @@
-"""Steps that callers ask for at the same time, sent together."""
+"""Coalescing: steps that callers ask for at the same time go together."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from redis_connection.connection import ConnectionLost
 from sketch.protocol.port import Partition, SketchUnavailable
-from sketch.redis.script_client import Channel, ScriptCall, settled
+from sketch.redis.script_client import ScriptCall, ScriptClient, accepted
 
-__all__ = ["Answer", "Steps"]
+__all__ = ["StepCoalescer", "StepResult"]
 
 _STEPS_AT_ONCE: Final = 128
 _KEYS_AT_ONCE: Final = 1_000
 
 
-class Answer(NamedTuple):
-    """What a step was answered, and the server's time then."""
+class StepResult(NamedTuple):
+    """The result of a step, and the server's time then."""
 
     now_us: int
     value: Any
@@ -26,108 +27,110 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Step:
-    words: Sequence[Any]
+    arguments: Sequence[Any]
     keys: int
-    answer: asyncio.Future[Answer]
+    future: asyncio.Future[StepResult]
 
 
 _Rows: TypeAlias = Sequence[tuple[Partition, Sequence[_Step]]]
 _Calls: TypeAlias = Sequence[ScriptCall]
 
 
-class Steps:
-    """Gathers the steps of one turn of the event loop, and of the time a round trip takes.
+class StepCoalescer:
+    """Coalesces the steps of one tick of the event loop, and of the time a round trip takes.
 
     Args:
-        channel: Sends them.
-        keys_of: Names the keys of a partition, as `words`.
+        client: Sends them.
+        keys_of: Names the keys of a partition, packed.
         expired_at_once: How many keys may expire in the course of a step at least.
     """
 
     def __init__(
-        self, channel: Channel, keys_of: Callable[[Partition], bytes], expired_at_once: int
+        self, client: ScriptClient, keys_of: Callable[[Partition], bytes], expired_at_once: int
     ) -> None:
-        self._channel = channel
+        self._client = client
         self._keys_of = keys_of
         self._expired_at_once = expired_at_once
         self._waiting: dict[Partition, list[_Step]] = {}
         self._under_way: _Rows = ()
-        self._asking: asyncio.Task[None] | None = None
+        self._executing: asyncio.Task[None] | None = None
         self._alone = True
-        self._due = False
+        self._scheduled = False
         self._closed = False
 
     async def take(
-        self, partition: Partition, name: str, words: Sequence[Any], keys: int = 1
-    ) -> Answer:
+        self, partition: Partition, name: str, arguments: Sequence[Any], keys: int = 1
+    ) -> StepResult:
         """Take one step on a partition.
 
         Args:
             partition: The partition.
             name: What to do.
-            words: With what.
+            arguments: With what.
             keys: How many keys that concerns.
 
         Raises:
             SketchUnavailable: It may have been taken or not.
         """
-        step = _Step((name, len(words), *words), keys, asyncio.get_running_loop().create_future())
+        step = _Step(
+            (name, len(arguments), *arguments), keys, asyncio.get_running_loop().create_future()
+        )
         self._waiting.setdefault(partition, []).append(step)
         if not self._under_way:
             self._begin()
-        return await step.answer
+        return await step.future
 
     def _begin(self) -> None:
-        """Send at once for a lone caller; where there are many, all of one turn of the loop."""
+        """Send at once for a lone caller; where there are many, all of one tick of the loop."""
         if self._alone:
             self._send()
-        elif not self._due:
-            self._due = True
+        elif not self._scheduled:
+            self._scheduled = True
             asyncio.get_running_loop().call_soon(self._send)
 
     async def close(self) -> None:
         """Refuse what is waiting, and what comes."""
         self._closed = True
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        if self._executing is not None:
+            self._executing.cancel()
+            await asyncio.gather(self._executing, return_exceptions=True)
         self._refuse_all()
 
     def _send(self) -> None:
         """Send what is waiting: what comes while it is under way goes together, after it."""
         waiting, self._waiting = self._waiting, {}
-        rows = [(partition, some) for partition, all_ in waiting.items() for some in _cut(all_)]
+        rows = [(partition, some) for partition, steps in waiting.items() for some in _cut(steps)]
         self._under_way = rows
-        self._alone, self._due = len(rows) == 1 and len(rows[0][1]) == 1, False
+        self._alone, self._scheduled = len(rows) == 1 and len(rows[0][1]) == 1, False
         calls = [self._call(partition, steps) for partition, steps in rows]
-        if self._closed or not self._channel.post(calls, partial(self._answered, rows, calls)):
-            self._ask(rows, calls)
+        if self._closed or not self._client.post(calls, partial(self._on_replies, rows, calls)):
+            self._start_executing(rows, calls)
 
-    def _answered(self, rows: _Rows, calls: _Calls, came: list[Any] | Exception) -> None:
-        if isinstance(came, list) and settled(came):
-            self._tell(rows, came)
-        elif isinstance(came, TimeoutError):
-            self._tell(rows, [came] * len(rows))
+    def _on_replies(self, rows: _Rows, calls: _Calls, replies: list[Any] | ConnectionLost) -> None:
+        if isinstance(replies, list) and accepted(replies):
+            self._resolve(rows, replies)
+        elif isinstance(replies, TimeoutError):
+            self._resolve(rows, [replies] * len(rows))
         else:
-            self._ask(rows, calls)
+            self._start_executing(rows, calls)
 
-    def _ask(self, rows: _Rows, calls: _Calls) -> None:
-        """Connect, or settle with the server what is not; every step may be taken twice."""
+    def _start_executing(self, rows: _Rows, calls: _Calls) -> None:
+        """Connect, or repeat what the server refused; every step may be taken twice."""
         if self._closed:
             self._refuse_all()
         else:
-            self._asking = asyncio.create_task(self._asked(rows, calls))
+            self._executing = asyncio.create_task(self._execute(rows, calls))
 
-    async def _asked(self, rows: _Rows, calls: _Calls) -> None:
+    async def _execute(self, rows: _Rows, calls: _Calls) -> None:
         try:
-            answers = await self._channel.ask(calls)
+            replies = await self._client.execute(calls)
         except SketchUnavailable as error:
-            answers = [error] * len(calls)
-        self._tell(rows, answers)
+            replies = [error] * len(calls)
+        self._resolve(rows, replies)
 
-    def _tell(self, rows: _Rows, answers: Sequence[Any]) -> None:
-        for (_, steps), answer in zip(rows, answers, strict=True):
-            _tell(steps, answer)
+    def _resolve(self, rows: _Rows, replies: Sequence[Any]) -> None:
+        for (_, steps), reply in zip(rows, replies, strict=True):
+            _resolve(steps, reply)
         self._under_way = ()
         if self._waiting:
             self._send()
@@ -143,8 +146,8 @@ class Steps:
         # Twice as many may go as come, so what has expired does not pile up.
         keys = sum([step.keys for step in steps])
         expiring = max(self._expired_at_once * len(steps), 2 * keys)
-        words = [word for step in steps for word in step.words]
-        return ScriptCall(self._keys_of(partition), expiring, words)
+        arguments = [each for step in steps for each in step.arguments]
+        return ScriptCall(self._keys_of(partition), expiring, arguments)
 
 
 def _cut(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
@@ -160,21 +163,21 @@ def _cut(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
     yield some
 
 
-def _tell(steps: Sequence[_Step], answer: Any) -> None:
-    if isinstance(answer, Exception):
+def _resolve(steps: Sequence[_Step], reply: Any) -> None:
+    if isinstance(reply, Exception):
         for step in steps:
-            _refuse(step, answer)
+            _refuse(step, reply)
         return
-    now_us = answer[0]
-    for step, value in zip(steps, answer[1:], strict=True):
-        if not step.answer.done():
-            step.answer.set_result(Answer(now_us, value))
+    now_us = reply[0]
+    for step, value in zip(steps, reply[1:], strict=True):
+        if not step.future.done():
+            step.future.set_result(StepResult(now_us, value))
 
 
 def _refuse(step: _Step, cause: Exception | None) -> None:
-    if step.answer.done():
+    if step.future.done():
         return
     error = cause if isinstance(cause, SketchUnavailable) else None
     refusal = SketchUnavailable(*(error.args if error else ("The sketch refused.",)))
     refusal.__cause__ = cause
-    step.answer.set_exception(refusal)
+    step.future.set_exception(refusal)

@@ -3,27 +3,17 @@
     {"kind": "example.count", "spec": {"records": {"file": "people.csv"}, "field": "city"}}
 
 gives rows ``value``, ``rows`` and ``share``, the most frequent value first. Everything that a kind
-has to do is here once: read its specification strictly, name what it reads, forecast, and divide
+has to do is here once: model its specification, name what it reads, forecast, and divide
 its work into stages each of which follows from its inputs alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from spark_jobs.runner.members import Members
-from spark_jobs.runner.port import (
-    Block,
-    ClassSource,
-    ColumnType,
-    FileSource,
-    Forecast,
-    Input,
-    Stage,
-    StageContext,
-)
+from spark_jobs.runner.port import Block, ColumnType, Forecast, Input, Stage, StageContext
+from spark_jobs.runner.specification import Source, Specification, Text
 
 if TYPE_CHECKING:  # reading a specification needs no Spark
     from pyspark.sql import DataFrame
@@ -34,8 +24,7 @@ _ROWS_PER_S: Final = 500_000
 _HEAVIEST: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class CountSpec:
+class CountSpec(Specification):
     """What is counted.
 
     Attributes:
@@ -43,8 +32,8 @@ class CountSpec:
         field: Whose values.
     """
 
-    records: FileSource | ClassSource
-    field: str
+    records: Source
+    field: Text
 
 
 class Count:
@@ -52,14 +41,8 @@ class Count:
 
     name = "example.count"
     summary = "Counts how many rows have each value of a field."
+    specification = CountSpec
     example: ClassVar = {"records": {"class": "people"}, "field": "city"}
-
-    def parse(self, document: Mapping[str, Any]) -> CountSpec:
-        """Read a specification: ``records``, a source, and ``field``."""
-        members = Members(document)
-        spec = CountSpec(members.source("records"), members.text("field"))
-        members.end()
-        return spec
 
     def inputs(self, spec: CountSpec) -> tuple[Input, ...]:
         """Return the table, of which one field is needed."""

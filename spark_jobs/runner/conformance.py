@@ -23,11 +23,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.runner.attempt import FORECAST, Attempt, Ending, InputReader
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.job import Job, read_job
+from spark_jobs.runner.job import Job, parse_job
 from spark_jobs.runner.local import run_to_end
-from spark_jobs.runner.port import SpecInvalid
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
+from spark_jobs.runner.specification import SpecInvalid
 from spark_jobs.sources.reading import read_input
 
 __all__ = [
@@ -71,7 +71,7 @@ class SampleJob:
     @property
     def job(self) -> Job:
         """The job."""
-        return read_job(self.document)
+        return parse_job(self.document)
 
 
 def check_kind(sample: SampleJob, spark: SparkSession, scratch: Path) -> None:
@@ -84,9 +84,9 @@ def check_kind(sample: SampleJob, spark: SparkSession, scratch: Path) -> None:
 def check_spec(sample: SampleJob) -> None:
     """A specification survives a round trip through JSON, and parsing does not change it."""
     document = sample.document
-    job = read_job(document)
-    assert document == sample.document, "parse changed the document"
-    reparsed = read_job(json.loads(json.dumps(document)))
+    job = parse_job(document)
+    assert document == sample.document, "parsing changed the document"
+    reparsed = parse_job(json.loads(json.dumps(document)))
     assert reparsed.spec == job.spec, "the specification does not survive a round trip as JSON"
     names = [input_.name for input_ in job.inputs]
     stages = [stage.name for stage in job.stages]
@@ -100,7 +100,7 @@ def check_hostile_specs(sample: SampleJob) -> None:
     """A malformed member anywhere is refused with its location, or has a meaning."""
     for malformed in _malformed(dict(sample.spec)):
         try:
-            read_job({"kind": sample.kind, "spec": malformed})
+            parse_job({"kind": sample.kind, "spec": malformed})
         except SpecInvalid as error:
             assert error.pointer == "" or error.pointer.startswith("/spec"), error  # noqa: PT017
             assert error.reason, "a refusal without a reason"  # noqa: PT017

@@ -7,7 +7,8 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 
-from spark_jobs.runner.port import InputUnfit, SpecInvalid
+from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.specification import SpecInvalid
 
 __all__ = ["reason_of", "spoils_session"]
 

@@ -1,4 +1,4 @@
-"""A job: what is to be done, on what, and what it may cost; read from JSON, without Spark."""
+"""A job: what is to be done, on what, and what it may cost; parsed from JSON without Spark."""
 
 from __future__ import annotations
 
@@ -6,30 +6,35 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import Field
 
 from spark_jobs.kinds import find_kind
-from spark_jobs.runner.members import Members
-from spark_jobs.runner.port import (
+from spark_jobs.runner.port import ColumnType, Forecast, Input, Kind, Stage
+from spark_jobs.runner.specification import (
+    ClassReference,
     ClassSource,
-    ColumnType,
     FileSource,
-    Forecast,
-    Input,
-    Kind,
+    Names,
+    Specification,
     SpecInvalid,
-    Stage,
+    Text,
 )
 
-__all__ = ["Into", "Job", "Limits", "read_job"]
+__all__ = ["STORED_VERSION", "CostLimits", "Into", "Job", "JobDocument", "parse_job", "restore_job"]
 
-_DEEPEST: Final = 32
-_MOST: Final = 2**63 - 1
+_MAX_DEPTH: Final = 32
+STORED_VERSION: Final = 1
+"""Of what the catalogue keeps of a job; a worker of another version refuses the run."""
+
+_Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+ReferenceT = TypeVar("ReferenceT", bound=ClassReference)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a run may cost by its forecast; None: as much as it takes.
+class CostLimits(Specification):
+    """What a run may cost by its forecast; None: no limit.
 
     Attributes:
         rows: Rows of all inputs together.
@@ -38,14 +43,14 @@ class Limits:
         time_s: From the first stage to the result.
     """
 
-    rows: int | None = None
-    pairs: int | None = None
-    memory_bytes: int | None = None
-    time_s: float | None = None
+    rows: _Count | None = None
+    pairs: _Count | None = None
+    memory_bytes: _Count | None = None
+    time_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
 
     def exceeded(self, forecast: Forecast) -> tuple[str, ...]:
         """Return a sentence for each limit that a forecast is beyond."""
-        told = (
+        figures = (
             ("rows", sum(forecast.rows.values()), self.rows),
             ("pairs", forecast.pairs, self.pairs),
             ("memory_bytes", forecast.memory_bytes, self.memory_bytes),
@@ -53,24 +58,35 @@ class Limits:
         )
         return tuple(
             f"{name}: {expected:,.0f} are expected, and {limit:,.0f} are allowed."
-            for name, expected, limit in told
+            for name, expected, limit in figures
             if limit is not None and expected > limit
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Into:
+class Into(ClassReference):
     """A class that a result is written into.
 
     Attributes:
-        database: Of which database.
-        class_name: Which class.
         id: The columns whose values, joined by commas, are the ids.
     """
 
-    database: str
-    class_name: str
-    id: tuple[str, ...]
+    id: Names = ("id",)
+
+
+class JobDocument(Specification):
+    """A job as JSON.
+
+    Attributes:
+        kind: What is done.
+        spec: On what and how, as the kind's own model says.
+        limits: What it may cost.
+        into: Where its result is written besides; None: nowhere.
+    """
+
+    kind: Text
+    spec: dict[str, Any]
+    limits: CostLimits = CostLimits()
+    into: Into | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +94,26 @@ class Job:
     """What is to be done.
 
     Attributes:
+        document: The job as JSON.
         kind: Its kind.
-        spec: The specification, as its kind read it.
+        spec: The specification, as the model of its kind.
         inputs: The tables that it reads; classes have their database.
         limits: What it may cost.
         into: Where its result is written besides; None: nowhere.
-        fingerprint: Of what determines its stages; the same job under other limits has the same.
     """
 
+    document: Mapping[str, Any]
     kind: Kind[Any]
     spec: Any
     inputs: tuple[Input, ...]
-    limits: Limits = Limits()
-    into: Into | None = None
-    fingerprint: str = ""
+    limits: CostLimits
+    into: Into | None
+
+    @property
+    def fingerprint(self) -> str:
+        """What determines its stages; the same job under other limits has the same."""
+        text = json.dumps([self.document["kind"], self.document["spec"]], sort_keys=True)
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def columns(self) -> Mapping[str, ColumnType]:
@@ -103,74 +125,90 @@ class Job:
         """The steps, in order."""
         return self.kind.stages(self.spec)
 
+    def pointer_to(self, input_: Input) -> str:
+        """Return where the document says what an input is, as a JSON pointer."""
+        return _pointer_to(input_, self.document["spec"])
 
-def read_job(document: Any, database: str | None = None) -> Job:
-    """Read a job: ``{"kind": …, "spec": {…}, "limits": {…}, "into": {…}}``.
+    @property
+    def reads(self) -> list[tuple[str, str]]:
+        """The classes that it reads, with their databases."""
+        sources = [i.source for i in self.inputs if isinstance(i.source, ClassSource)]
+        return [(source.database, source.class_name) for source in sources]
+
+    def to_stored(self) -> dict[str, Any]:
+        """Return what the catalogue keeps: the job, and the classes that it reads and writes."""
+        writes = None if self.into is None else (self.into.database, self.into.class_name)
+        return {
+            "version": STORED_VERSION,
+            "job": self.document,
+            "reads": self.reads,
+            "writes": writes,
+        }
+
+
+def parse_job(document: Any, database: str | None = None) -> Job:
+    """Parse a job: ``{"kind": …, "spec": {…}, "limits": {…}, "into": {…}}``.
 
     Args:
         document: The JSON.
         database: The one that its classes belong to; None: it may name files, and no classes.
 
     Raises:
-        SpecInvalid: It is not one; names the place in it.
+        SpecInvalid: It is not one; names the location of the mistake.
     """
-    _check_shape(document, _DEEPEST)
-    members = Members(document)
-    kind = find_kind(members.text("kind"))
-    spec_document = members.any("spec")
-    limits = _limits(members.members("limits", {}))
-    into = _into(members.members("into"), database) if "into" in members.rest() else None
-    members.end()
+    _check_shape(document, _MAX_DEPTH)
+    parsed = JobDocument.parse(document)
+    kind = find_kind(parsed.kind)
     try:
-        spec = kind.parse(Members(spec_document).rest())
+        spec = kind.specification.parse(parsed.spec)
     except SpecInvalid as error:
-        raise SpecInvalid(f"/spec{error.pointer}", error.reason) from error
-    inputs = [_placed(i, database, spec_document) for i in kind.inputs(spec)]
-    return Job(kind, spec, tuple(inputs), limits, into, _fingerprint(document))
+        raise SpecInvalid(f"/spec{error.pointer}", error.reason) from None
+    inputs = tuple(_resolved(i, database, parsed.spec) for i in kind.inputs(spec))
+    into = parsed.into
+    if into is not None:
+        if database is None:
+            raise SpecInvalid("/into", "no service runs here: the result goes to a file")
+        into = _in_database(into, database, "/into")
+    return Job(document, kind, spec, inputs, parsed.limits, into)
 
 
-def _fingerprint(document: Mapping[str, Any]) -> str:
-    told = json.dumps([document["kind"], document["spec"]], sort_keys=True)
-    return blake2b(told.encode(), digest_size=16).hexdigest()
+def restore_job(stored: Mapping[str, Any], database: str) -> Job:
+    """Return the job of a run as `Job.to_stored` has stored it.
+
+    Raises:
+        SpecInvalid: It was stored by another version, or its kind is not installed here.
+    """
+    if stored.get("version") != STORED_VERSION:
+        raise SpecInvalid("", "the job was submitted to another version: submit it again")
+    return parse_job(stored["job"], database)
 
 
-def _limits(members: Members) -> Limits:
-    whole = {
-        name: members.whole(name, least=0, most=_MOST, default=None)
-        for name in ("rows", "pairs", "memory_bytes")
-    }
-    limits = Limits(**whole, time_s=members.number("time_s", above=0, most=1e9, default=None))
-    members.end()
-    return limits
+def _pointer_to(input_: Input, spec: Mapping[str, Any]) -> str:
+    return f"/spec/{input_.name}" if input_.name in spec else "/spec"
 
 
-def _into(members: Members, database: str | None) -> Into:
-    if database is None:
-        raise SpecInvalid("/into", "no service runs here: the result goes to a file")
-    into = Into(database, members.text("class"), members.texts("id", most=8, default=("id",)))
-    members.end()
-    return into
-
-
-def _placed(input_: Input, database: str | None, spec: Mapping[str, Any]) -> Input:
+def _resolved(input_: Input, database: str | None, spec: Mapping[str, Any]) -> Input:
     """Give a class its database; files are for those who have the machine, not for HTTP."""
-    pointer = f"/spec/{input_.name}" if input_.name in spec else "/spec"
-    source = input_.source
+    pointer, source = _pointer_to(input_, spec), input_.source
     if isinstance(source, FileSource):
         if database is not None:
             raise SpecInvalid(pointer, f"{input_.name} must be a class: files are not read here")
         return input_
     if database is None:
         raise SpecInvalid(pointer, f"{input_.name} must be a file: no service runs here")
-    if source.database not in ("", database):
-        raise SpecInvalid(pointer, f"{input_.name} must be a class of {database}")
-    return replace(input_, source=ClassSource(database, source.class_name, source.filter))
+    return replace(input_, source=_in_database(source, database, pointer))
 
 
-def _check_shape(document: Any, left: int) -> None:
+def _in_database(reference: ReferenceT, database: str, pointer: str) -> ReferenceT:
+    if reference.database not in ("", database):
+        raise SpecInvalid(pointer, f"{reference.class_name} must be a class of {database}")
+    return reference.model_copy(update={"database": database})
+
+
+def _check_shape(document: Any, depth: int) -> None:
     """Refuse what is nested too deeply, and NUL, which the catalogue cannot hold."""
-    if not left:
-        raise SpecInvalid("", f"it is nested deeper than {_DEEPEST} levels")
+    if not depth:
+        raise SpecInvalid("", f"it is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(document, str) and "\0" in document:
         raise SpecInvalid("", "it holds the character NUL")
     if isinstance(document, Mapping):
@@ -178,4 +216,4 @@ def _check_shape(document: Any, left: int) -> None:
     else:
         children = document if isinstance(document, list) else []
     for child in children:
-        _check_shape(child, left - 1)
+        _check_shape(child, depth - 1)

@@ -1,12 +1,12 @@
-"""What a kind of job is to the runner, and what the runner gives to it.
+"""The port between the runner and kinds of jobs.
 
-A *kind* is a plug-in: it reads a specification, names its inputs, forecasts what a run costs, and
-divides it into *stages*. A stage turns frames into one frame. The runner keeps what a finished
+A *kind* is a plug-in: it models its specification, names its inputs, forecasts what a run costs,
+and divides it into *stages*. A stage turns frames into one frame. The runner keeps what a finished
 stage gave, so that a run that was killed goes on behind it; the frame of the last stage is the
 result. What a stage does must follow from its inputs alone: it may be run twice.
 
-Nothing here, and nothing that a kind does in `parse` and `inputs`, needs Spark: specifications are
-read where it is not installed.
+Nothing here, and neither `specification` nor `inputs` of a kind, needs Spark: specifications are
+parsed where it is not installed.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
-if TYPE_CHECKING:  # the API reads specifications, and has no Spark
+from spark_jobs.runner.specification import ClassSource, FileSource, Specification
+
+if TYPE_CHECKING:  # the API parses specifications, and has no Spark
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
     "Block",
-    "ClassSource",
     "ColumnType",
-    "FileSource",
     "Forecast",
     "Input",
     "InputUnfit",
     "Kind",
     "RunCancelled",
-    "SpecInvalid",
     "Stage",
     "StageContext",
 ]
 
-SpecT = TypeVar("SpecT")
+SpecT = TypeVar("SpecT", bound=Specification)
 
 ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
 """What a column of a result holds as JSON: a type of JSON Schema (2020-12, validation, 6.1.1).
@@ -42,54 +41,12 @@ Times, decimals and binary are strings there.
 """
 
 
-class SpecInvalid(Exception):
-    """A specification says what it must not.
-
-    Attributes:
-        pointer: Where, as a JSON pointer (RFC 6901) into the specification.
-        reason: What is wrong and what is asked for, in a sentence.
-    """
-
-    def __init__(self, pointer: str, reason: str) -> None:
-        super().__init__(f"{pointer or '/'}: {reason}")
-        self.pointer = pointer
-        self.reason = reason
-
-
 class InputUnfit(Exception):
     """Data cannot be worked on: a missing column, a doubled id, vectors of unequal length."""
 
 
 class RunCancelled(Exception):
     """The run is to end; raised out of `StageContext.progress`."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileSource:
-    """A file or a folder of files.
-
-    Attributes:
-        path: Where, as the worker sees it; only `portolan job run` may name files.
-        format: csv, json (one object a line) or parquet.
-    """
-
-    path: str
-    format: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClassSource:
-    """Objects of a class, wherever its groups lie.
-
-    Attributes:
-        database: Of which database.
-        class_name: Which class.
-        filter: Only what meets it, in the query language; None: all.
-    """
-
-    database: str
-    class_name: str
-    filter: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +96,7 @@ class Forecast:
 
 
 class StageContext(Protocol):
-    """What a stage works with."""
+    """What the runner gives a stage."""
 
     @property
     def spark(self) -> SparkSession:
@@ -188,19 +145,14 @@ class Kind(Protocol[SpecT]):
     Attributes:
         name: How requests call it, such as ``linkage.private``.
         summary: What it does, in a sentence.
+        specification: The model of its specifications, which parses and describes them.
 
     It may have an attribute ``example``: a specification for people to begin with.
     """
 
     name: str
     summary: str
-
-    def parse(self, document: Mapping[str, Any]) -> SpecT:
-        """Read a specification.
-
-        Raises:
-            SpecInvalid: It is not one; names the place.
-        """
+    specification: type[SpecT]
 
     def inputs(self, spec: SpecT) -> tuple[Input, ...]:
         """The tables it reads."""

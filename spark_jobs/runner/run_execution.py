@@ -20,9 +20,9 @@ from mediator.catalogue.runs import RunState
 from spark_jobs.runner.attempt import FORECAST, Attempt, Ending, InputReader, ResultWriter
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of
-from spark_jobs.runner.job import read_job
-from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.runner.job import restore_job
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.runner.specification import SpecInvalid
 from spark_jobs.session import SessionDied
 
 __all__ = ["RunExecution", "WorkerContext"]
@@ -110,7 +110,7 @@ class RunExecution:
 
     def _execute(self) -> Ending:
         try:
-            job = read_job(self._run.document, self._run.database)
+            job = restore_job(self._run.document, self._run.database)
             path = self._context.directory / self._run.id
             self._directory = RunDirectory(path, self._run.attempt)
         except SpecInvalid as error:  # a kind that is missing here, or of another version

@@ -23,7 +23,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.outbox.effect import json_encoder
-from mediator.stores.mongo.outbox.entries import OUTBOX, SETTLED, holds, settled_count
+from mediator.stores.mongo.outbox.entries import NAMED, OUTBOX, acknowledged_count, has_applied
 from mediator.stores.mongo.outbox.replay import AT_ONCE
 from mediator.stores.port import (
     Fragment,
@@ -96,12 +96,12 @@ async def one(store: MongoStore, write: Write) -> WriteResult:
 
 async def relayed(store: MongoStore, fragment: Fragment, *ids: str) -> list[Change]:
     """Take everything that waits, and settle it."""
-    told: list[Change] = []
+    summary: list[Change] = []
     while waiting := await store.pending(fragment, ids):
         assert all(one.agrees for one in waiting)
-        told += [change for one in waiting for change in one.changes]
+        summary += [change for one in waiting for change in one.changes]
         await store.acknowledge(waiting)
-    return told
+    return summary
 
 
 async def json_values(store: MongoStore, fragment: Fragment, id_: str) -> dict[str, Any] | None:
@@ -148,9 +148,9 @@ async def test_every_kind_tells_what_was_touched(
         await one(store, writing(fragment, WriteKind.REPLACE, id_, operation="e")),
     ]
     changes = {change.id: change for change in await relayed(store, fragment, id_)}
-    told = {id_: (c.kind, c.before, c.after) for id_, c in changes.items()}
+    summary = {id_: (c.kind, c.before, c.after) for id_, c in changes.items()}
     timed = {"t": "2024-01-02T00:00:00Z", "d": "1.5"}
-    assert told == {
+    assert summary == {
         "a:main": ("create", None, {"n": 1}),
         "a:side": ("create", None, {}),
         "b:main": ("update", {"n": 1}, timed),
@@ -298,15 +298,15 @@ async def test_what_is_told_leads_to_what_is_there(
 ) -> None:
     id_ = uuid.uuid4().hex
     applied: list[str] = []
-    told: list[Change] = []
+    summary: list[Change] = []
     for batch in batches:
         writes = [writing(fragment, id_=id_, **step) for step in batch]
         for write, result in zip(writes, await store.write(writes), strict=True):
             if result.status is Status.APPLIED:
                 applied += [f"{write.operation}:{group}" for group in write.groups]
-        told += await relayed(store, fragment, id_)
-        assert replayed(told) == await json_values(store, fragment, id_)
-    assert [change.id for change in told] == applied
+        summary += await relayed(store, fragment, id_)
+        assert replayed(summary) == await json_values(store, fragment, id_)
+    assert [change.id for change in summary] == applied
 
 
 # Settling
@@ -438,8 +438,8 @@ async def test_a_full_outbox_refuses_writes_until_it_is_relayed(
     with pytest.raises(StoreBusy):
         await store.write([*others, increment(fragment, id_)])
     waiting = asyncio.create_task(one(store, increment(fragment, id_)))
-    told = await relayed(store, fragment, id_)
-    assert [c.after for c in told[2:]][: OUTBOX - 1] == [{"n": n} for n in range(1, OUTBOX)]
+    summary = await relayed(store, fragment, id_)
+    assert [c.after for c in summary[2:]][: OUTBOX - 1] == [{"n": n} for n in range(1, OUTBOX)]
     assert (await waiting).status is Status.APPLIED
 
 
@@ -476,9 +476,9 @@ async def test_sixteen_writers_and_two_relays(store: MongoStore, fragment: Fragm
     await asyncio.gather(*relays)
     feed.take(await store.pending(fragment, ids))
     for id_ in ids:
-        told = [c for c in feed.changes.values() if c.object_id == id_ and c.kind == "update"]
-        told.sort(key=lambda change: change.version)
-        assert [c.after for c in told] == [{"n": n} for n in range(1, 81)]
+        summary = [c for c in feed.changes.values() if c.object_id == id_ and c.kind == "update"]
+        summary.sort(key=lambda change: change.version)
+        assert [c.after for c in summary] == [{"n": n} for n in range(1, 81)]
 
 
 # Whether a bulk write applied
@@ -495,19 +495,21 @@ async def test_a_record_tells_of_writes_that_were_relayed(
     await one(store, writing(fragment, WriteKind.CREATE, id_, operation="made", values={"n": 0}))
     before = await document()
     mine = await one(store, increment(fragment, id_, operation="mine"))
-    count, stamp = settled_count(before), mine.versions["main"]
-    assert holds(await document(), "mine", stamp, count) is True
-    assert holds(await document(), "mine", stamp + 1, count) is False
-    assert holds(await document(), "other", stamp, count) is False
+    count, stamp = acknowledged_count(before), mine.versions["main"]
+    assert has_applied(await document(), "mine", stamp, count) is True
+    assert has_applied(await document(), "mine", stamp + 1, count) is False
+    assert has_applied(await document(), "other", stamp, count) is False
     await relayed(store, fragment, id_)
-    assert holds(await document(), "mine", stamp, count) is True
-    assert holds(await document(), "mine", stamp + 1, count) is False
-    assert holds(await document(), "other", stamp, count) is False
-    for _ in range(SETTLED):
+    assert has_applied(await document(), "mine", stamp, count) is True
+    assert has_applied(await document(), "mine", stamp + 1, count) is False
+    assert has_applied(await document(), "other", stamp, count) is False
+    for _ in range(NAMED):
         await one(store, increment(fragment, id_))
     await relayed(store, fragment, id_)
-    assert holds(await document(), "mine", stamp, count) is None
-    assert holds(await document(), "other", stamp, settled_count(await document())) is False
+    assert has_applied(await document(), "mine", stamp, count) is None
+    assert (
+        has_applied(await document(), "other", stamp, acknowledged_count(await document())) is False
+    )
 
 
 @pytest.mark.parametrize("is_relayed", [False, True])
@@ -534,7 +536,7 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
         writing(fragment, kind, i, groups=groups, values={"n": 1}, intent="intent") for i in ids
     ]
     session: Any = store._open_link.session
-    apply_all, commands = session.apply_all, session._lines.commands
+    apply_all, commands = session.apply_all, session._connections.commands
     other = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
     await other.open()
     overtaken: list[WriteResult] = []
@@ -557,7 +559,7 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
         return [*found, *await commands(database, sent[1:])]
 
     monkeypatch.setattr(session, "apply_all", applied_late)
-    monkeypatch.setattr(session._lines, "commands", sent_apart)
+    monkeypatch.setattr(session._connections, "commands", sent_apart)
     results = await store.write(steps)
     assert [result.status for result in overtaken] == [Status.APPLIED] * taken
     assert [r.status for r in results] == [Status.LOCKED] * taken + [Status.APPLIED] * (8 - taken)
@@ -579,7 +581,7 @@ async def test_an_intent_that_comes_late_does_not_mix_up_a_bulk(
         writing(fragment, WriteKind.UPDATE, i, groups=("main",), values={"n": 1}, intent="intent")
         for i in ids
     ]
-    lines: Any = store._open_link.session._lines
+    lines: Any = store._open_link.session._connections
     commands = lines.commands
 
     async def sent_apart(database: str, sent: Sequence[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import database_prefix, layout_of
 from mediator.stores.mongo.outbox.effect import Effect
 from mediator.stores.mongo.outbox.entries import REMEMBERED
-from mediator.stores.mongo.write.attempt import attempt
+from mediator.stores.mongo.write.attempt import attempt_of
 from mediator.stores.port import (
     RETENTION_S,
     Fragment,
@@ -253,10 +253,10 @@ def draw_cases(seed: int) -> list[tuple[Any, OperatorCall]]:
 
 async def test_usual_operators_take_one_round_trip(fragment: Fragment) -> None:
     layout = layout_of(fragment)
-    assert attempt(layout, increment(fragment), 1) is not None
+    assert attempt_of(layout, increment(fragment), 1) is not None
     halve = OperatorCall("d", Operator.MUL, Decimal("0.5"))
     write = writing(fragment, WriteKind.UPDATE, operators=(halve,))
-    assert attempt(layout, write, 1) is None
+    assert attempt_of(layout, write, 1) is None
 
 
 async def test_what_other_writers_do_meanwhile_is_kept(
@@ -527,7 +527,7 @@ async def round_trips_of(
     store: MongoStore, monkeypatch: pytest.MonkeyPatch, work: Awaitable[object]
 ) -> list[str]:
     """Return what a store sends for one piece of work: each round trip by its commands' names."""
-    lines = store._open_link.session._lines
+    lines = store._open_link.session._connections
     sent = []
     commands = lines.commands
 
@@ -574,8 +574,8 @@ async def test_each_of_many_documents_gets_one_of_many_intents(
         await put(store, fragment, id_)
     for round_ in range(20):
         intents = [f"{round_}.{n}" for n in range(6)]
-        told = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
-        for key, seen in zip(keys, zip(*told, strict=True), strict=True):
+        summary = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
+        for key, seen in zip(keys, zip(*summary, strict=True), strict=True):
             [intent] = {standing.intent for standing in seen}
             assert intent in intents
             await store.unlock([key], intent)

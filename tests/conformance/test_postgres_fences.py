@@ -137,7 +137,7 @@ async def test_a_fence_younger_than_the_snapshot_of_the_write(
 ) -> None:
     stands = await bring_about(subject, state)
     before, write = await subject.read("x"), write_of(subject, kind, remember)
-    gate = store._plans.lock(subject.fragment)
+    gate = store._statements.lock(subject.fragment)
     async with other.transaction():
         await other.fetch(gate.text, *gate.arguments({"ids": ["x"]}))
         writing = asyncio.create_task(late(store, write))
@@ -176,7 +176,7 @@ async def test_an_insertion_that_meets_a_fence_not_yet_committed(
     store: PostgresStore, subject: Subject, other: Any, kind: WriteKind
 ) -> None:
     async with other.transaction():
-        await other.fetch(store._plans.fence(subject.fragment), "x", LOST)
+        await other.fetch(store._statements.fence(subject.fragment), "x", LOST)
         writing = asyncio.create_task(late(store, write_of(subject, kind)))
         await waiting(store, 1)
     assert (await writing).status is Status.FENCED
@@ -210,7 +210,7 @@ async def test_a_fence_that_waits_for_the_write(
     store: PostgresStore, subject: Subject, other: Any, kind: WriteKind, state: str, committed: bool
 ) -> None:
     stands, write = await bring_about(subject, state), write_of(subject, kind)
-    before, plan = await subject.read("x"), store._plans.write(shape_of(write, LOST))
+    before, plan = await subject.read("x"), store._statements.write(shape_of(write, LOST))
     transaction = other.transaction()
     await transaction.start()
     [row] = await other.fetch(plan.statement.text, *plan.arguments(write, LOST))
@@ -336,7 +336,7 @@ async def test_a_fence_races_with_the_reaper(
     assert (await late(store, subject.creation("x", {"n": 2}))).status is Status.FENCED
     await sql(store, subject, age)
     async with other.transaction():
-        await other.fetch(store._plans.fence(subject.fragment), "x", "another")
+        await other.fetch(store._statements.fence(subject.fragment), "x", "another")
         assert await _reaped(store, time.time()) == 0
     assert await _reaped(store, time.time()) == 0
 

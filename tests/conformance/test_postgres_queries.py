@@ -50,7 +50,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.postgres.search import searcher
-from mediator.stores.postgres.search.predicates import question
+from mediator.stores.postgres.search.predicates import shaped_filter
 from mediator.stores.postgres.search.statement import SearchShape, levels, ranks, values_named
 from mediator.stores.postgres.statements import SEARCHES
 from tests.faults.conditions import eventually
@@ -144,11 +144,11 @@ async def plan_of(
     after: Position | None = None,
 ) -> str:
     """Let the server explain a search of ten records."""
-    asked, chosen = question(fragment, filter_), levels(fragment, order)
+    asked, chosen = shaped_filter(fragment, filter_), levels(fragment, order)
     assert asked is not None
     assert chosen is not None
     search = SearchShape(fragment, asked.shape, chosen, ranks(after), tuple(fragment.fields))
-    statement = store._plans.search(search)
+    statement = store._statements.search(search)
     constants = {f"p{i}": value for i, value in enumerate(asked.constants)}
     given = constants | values_named(after, search) | {"limit": 10}
     rows = await admin.fetch(f"EXPLAIN {statement.text}", *statement.arguments(given))
@@ -360,7 +360,7 @@ async def test_hostile_constants_stay_constants(
             )
         )
         assert [r.id for r in await found(store, fragment, filter_)] == [f"{i:02}"]
-    assert store._plans.search.cache_info().currsize < len(HOSTILE_TEXTS)
+    assert store._statements.search.cache_info().currsize < len(HOSTILE_TEXTS)
     await store.drop(fragment)
 
 
@@ -378,14 +378,14 @@ async def test_statements_do_not_grow_with_what_users_ask(
 ) -> None:
     for i in range(20):
         await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
-    before = store._plans.search.cache_info().currsize
+    before = store._statements.search.cache_info().currsize
     for i in range(300):
         await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
-    assert store._plans.search.cache_info().currsize == before
+    assert store._statements.search.cache_info().currsize == before
     for i in range(SEARCHES + 30):
         parts = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{i:b}"]
         await found(store, many, And(tuple(parts)))
-    assert store._plans.search.cache_info().currsize == SEARCHES
+    assert store._statements.search.cache_info().currsize == SEARCHES
     prepared = "SELECT count(*) FROM pg_prepared_statements"
     assert await store._searcher._pool.use(lambda c: c.fetchval(prepared)) <= 64
 

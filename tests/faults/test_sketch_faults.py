@@ -97,7 +97,7 @@ async def test_a_script_cut_off_in_the_file_has_no_effect(
         log.truncate(size + (server.log.stat().st_size - size) * 2 // 3)
     server.start()
     async with Redis.from_url(server.url) as redis:
-        for name in (b"marks", b"writes", b"leases", b"members", b"stale"):
+        for name in (b"pending", b"writes", b"leases", b"members", b"stale"):
             keys = [key async for key in redis.scan_iter(b"*:" + name)]
             assert keys == []
 
@@ -267,7 +267,7 @@ async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemCo
 
         async def cutter() -> None:
             while True:
-                sketch._channel.close()
+                sketch._client.close()
                 await asyncio.sleep(0.003)
 
         cutting = asyncio.create_task(cutter())
@@ -280,7 +280,7 @@ async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemCo
 
         await eventually(empty)
         tag = f"{{test:cut:news/{partition.class_name}}}"
-        for name in ("members", "stale", "marks", "writes", "leases"):
+        for name in ("members", "stale", "pending", "writes", "leases"):
             assert not await redis.exists(f"{tag}:{name}")
         assert not any(await redis.getrange(f"{tag}:counts", 0, -1))
         await redis.delete(*[key async for key in redis.scan_iter(f"{tag}:*")])

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from redis.asyncio import Redis
 
+from redis_connection.scripts import Script
 from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
 from sketch.memory.server import MemorySketch
@@ -33,13 +34,13 @@ START_US = 1_700_000_000_000_000
 SHAPE = FilterShape(bits=8192, hashes=4, seed=7)
 
 
-Way: TypeAlias = Literal["both", "longer", "quick"]
-"""Which ways the script takes: with ``quick``, what would go the longer way is refused."""
+Way: TypeAlias = Literal["both", "general", "fast"]
+"""Which ways the script takes: with ``fast``, what would take the general path is refused."""
 
 _REPLACED: Final[dict[Way, list[tuple[str, str]]]] = {
     "both": [],
-    "longer": [("while ARGV[at] and lived == life do", "while false do")],
-    "quick": [("expire(ARGV[4])\n", "assert(false)\n")],
+    "general": [("while ARGV[at] and known_run == run_id do", "while false do")],
+    "fast": [("expire(ARGV[4])\n", "assert(false)\n")],
 }
 
 
@@ -117,12 +118,12 @@ class _ClockedSketch(RedisSketch):
         self._way = way
         super().__init__(redis, limits, shape, namespace, timeout_s=30.0)
 
-    def _script(self) -> str:
-        script, clock = super()._script(), f"call('HMGET', '{self._clock}', 's', 'us')"
+    def _script(self) -> Script:
+        script, clock = super()._script().text, f"call('HMGET', '{self._clock}', 's', 'us')"
         for was, is_ in (("call('TIME')", clock), *_REPLACED[self._way]):
             assert script.count(was) == 1
             script = script.replace(was, is_)
-        return script
+        return Script(script)
 
 
 class RedisWorld(World):
@@ -143,7 +144,7 @@ class RedisWorld(World):
             if everything:
                 await self._redis.delete(key)
             elif key.endswith(b":meta"):
-                await self._redis.hset(key.decode(), "life", "another server's")
+                await self._redis.hset(key.decode(), "run_id", "another server's")
         return not everything
 
     async def close(self) -> None:

@@ -52,7 +52,13 @@ class Target:
         pq.write_table(pa.table(cast("Any", columns)), self.directory / "part-0.parquet")
 
     async def write(self, context: Counting, class_name: str = "links", *id_: str) -> None:
-        into = Into(self.database, class_name, id_ or ("left", "right"))
+        into = Into.parse(
+            {
+                "class": class_name,
+                "database": self.database,
+                "id": [*(id_ or ("left", "right"))],
+            }
+        )
         files = ResultFiles(self.directory)
         await asyncio.to_thread(
             self.sink.write, cast("StageContext", context), self.run, into, files

@@ -259,9 +259,9 @@ class Leap(SystemClock):
 async def test_judging_many_databases_lets_others_in_after_each(mediator: Service) -> None:
     for _ in range(5):
         await mediator.put_schema({"things": {"fields": {"title": {"type": "string"}}}})
-    judging = asyncio.create_task(mediator.mediator.control._judgement.judge())
+    evaluating = asyncio.create_task(mediator.mediator.control._evaluation.evaluate())
     turns = 0
-    while not judging.done():
+    while not evaluating.done():
         turns += 1
         await asyncio.sleep(0)
     assert turns > 5

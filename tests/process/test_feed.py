@@ -14,12 +14,12 @@ from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of, time_of
 from mediator.changes.feed import (
     BEGINNING,
-    Account,
-    Brought,
     FeedWentBack,
     LeaseLost,
+    LogBatch,
     PositionGone,
     Source,
+    WriterProgress,
 )
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.connecting import client_of, connect
@@ -55,11 +55,11 @@ class Bench:
             None, after, 1_700_000_000_000_000 + number, self.database,
         )  # fmt: skip
 
-    def brought(self, after: str, upto: str, numbers: Iterable[int]) -> Brought:
-        return Brought(SOURCE, after, upto, [(place(n), self.change(n)) for n in numbers])
+    def brought(self, after: str, upto: str, numbers: Iterable[int]) -> LogBatch:
+        return LogBatch(SOURCE, after, upto, [(place(n), self.change(n)) for n in numbers])
 
     async def append(
-        self, *brought: Brought, until_tick: int | None = None, lease: Lease | None = None
+        self, *brought: LogBatch, until_tick: int | None = None, lease: Lease | None = None
     ) -> int:
         return await self.feed.append(self.database, brought, lease or self.lease, until_tick)
 
@@ -129,9 +129,9 @@ async def test_changes_of_many_objects_overlap(bench: Bench) -> None:
                            after={"t": texts[n % len(texts)]}))
         for n in range(60)
     ]  # fmt: skip
-    known = Brought(SOURCE, "", place(24), entries[:25])
+    known = LogBatch(SOURCE, "", place(24), entries[:25])
     assert await bench.append(known) == 25
-    overlapping = Brought(SOURCE, "", place(59), entries)
+    overlapping = LogBatch(SOURCE, "", place(59), entries)
     assert await bench.append(overlapping) == 35
     for partition in range(PARTITIONS):
         events = await bench.feed.events(bench.database, partition, BEGINNING, 100)
@@ -209,34 +209,34 @@ async def test_a_broken_line_is_made_again(bench: Bench) -> None:
 
 async def test_places_are_compared_byte_by_byte(bench: Bench) -> None:
     """Not as the server's locale has it, in which a hyphen may count for nothing."""
-    first = Brought(SOURCE, "", "0-9", [("0-9", bench.change(1))])
+    first = LogBatch(SOURCE, "", "0-9", [("0-9", bench.change(1))])
     await bench.append(first)
     with pytest.raises(FeedWentBack):
-        await bench.append(Brought(SOURCE, "00", "01", []))
+        await bench.append(LogBatch(SOURCE, "00", "01", []))
 
 
 async def test_changes_above_the_last_of_their_group_are_taken(bench: Bench) -> None:
     changes = [bench.change(n) for n in (1, 2, 3)]
-    assert await bench.feed.append_above(changes[:2]) == 2
-    assert await bench.feed.append_above(changes) == 1
-    await bench.feed.settled(changes)
-    assert await bench.feed.append_above(changes) == 0, "a relay that was slow comes with them"
-    assert await bench.feed.append_above([bench.change(4)]) == 1
-    await bench.feed.settled(changes)
-    assert await bench.feed.append_above([bench.change(4)]) == 0
+    assert await bench.feed.append_newer(changes[:2]) == 2
+    assert await bench.feed.append_newer(changes) == 1
+    await bench.feed.acknowledged(changes)
+    assert await bench.feed.append_newer(changes) == 0, "a relay that was slow comes with them"
+    assert await bench.feed.append_newer([bench.change(4)]) == 1
+    await bench.feed.acknowledged(changes)
+    assert await bench.feed.append_newer([bench.change(4)]) == 0
     assert await bench.ids() == ids_of([1, 2, 3, 4])
 
 
 async def test_a_system_is_complete_up_to_its_slowest_replica(bench: Bench) -> None:
     feed, name, system = bench.feed, bench.database, f"mongo_{bench.database}"
-    one, two = Account(system, "one"), Account(system, f"two_{name}")
+    one, two = WriterProgress(system, "one"), WriterProgress(system, f"two_{name}")
     writers = RedisWriters(bench.redis)
-    await writers.settle(system, (await writers.look()).run)
-    await feed.publish_own(name, one, 50)
-    await feed.publish_own(name, two, 40)
+    await writers.note_recovered(system, (await writers.read()).run)
+    await feed.publish_progress(name, one, 50)
+    await feed.publish_progress(name, two, 40)
     await bench.append(bench.brought("", "", []), until_tick=7)
     assert await feed.relayed_until(name) == {system: 40, "store": 7}
-    assert await feed.accounts(name, system) == {one.replica: 50, two.replica: 40}
+    assert await feed.published_progress(name, system) == {one.replica: 50, two.replica: 40}
     await feed.retire(name, system, {two.replica: 39})
     assert await feed.relayed_until(name) == {system: 40, "store": 7}, "it has told something"
     await writers.register(two.replica, "token")
@@ -245,7 +245,7 @@ async def test_a_system_is_complete_up_to_its_slowest_replica(bench: Bench) -> N
     await writers.revoke(two.replica, "token")
     await feed.retire(name, system, {two.replica: 40})
     assert await feed.relayed_until(name) == {system: 50, "store": 7}
-    await feed.publish_own(name, two, 60)
+    await feed.publish_progress(name, two, 60)
     await feed.leave(name, one)
     assert await feed.relayed_until(name) == {system: 60, "store": 7}
 
@@ -254,10 +254,10 @@ async def test_a_system_whose_writers_are_not_known_is_not_complete(bench: Bench
     """Another run of the server may have forgotten a writer that still holds its lease."""
     system = f"mongo_{bench.database}"
     writers = RedisWriters(bench.redis)
-    await bench.feed.publish_own(bench.database, Account(system, "one"), 50)
-    await writers.settle(system, "another run")
+    await bench.feed.publish_progress(bench.database, WriterProgress(system, "one"), 50)
+    await writers.note_recovered(system, "another run")
     assert system not in await bench.feed.relayed_until(bench.database)
-    await writers.settle(system, (await writers.look()).run)
+    await writers.note_recovered(system, (await writers.read()).run)
     assert await bench.feed.relayed_until(bench.database) == {system: 50}
 
 
@@ -276,22 +276,22 @@ async def test_ticks_rise_over_runs_and_clocks_that_are_set(bench: Bench) -> Non
 
 
 async def test_a_feed_that_lacks_what_a_replica_brought_says_so(bench: Bench) -> None:
-    feed, account = bench.feed, Account("mongo", "one")
+    feed, progress = bench.feed, WriterProgress("mongo", "one")
     for number in (1, 2):
-        assert await feed.append_above([bench.change(number)], account) == 1
-    assert account.brought == {bench.database: 2}
-    await bench.redis.hset(f"{{portolan:feed:{bench.database}}}:brought", "mongo/one", 1)
+        assert await feed.append_newer([bench.change(number)], progress) == 1
+    assert progress.appends == {bench.database: 2}
+    await bench.redis.hset(f"{{portolan:feed:{bench.database}}}:appends", "mongo/one", 1)
     with pytest.raises(FeedWentBack):
-        await feed.append_above([bench.change(3)], account)
+        await feed.append_newer([bench.change(3)], progress)
     with pytest.raises(FeedWentBack):
-        await feed.publish_own(bench.database, account, 1)
+        await feed.publish_progress(bench.database, progress, 1)
     assert await bench.ids() == ids_of([1, 2])
 
 
 async def test_objects_keep_their_order_in_their_partition(bench: Bench) -> None:
     changes = [bench.change(n, f"o{n % 10}") for n in range(100)]
     entries = [(place(n), change) for n, change in enumerate(changes)]
-    await bench.append(Brought(SOURCE, "", place(99), entries))
+    await bench.append(LogBatch(SOURCE, "", place(99), entries))
     for partition in range(PARTITIONS):
         told = [c for _, c in await bench.feed.read(bench.database, partition, BEGINNING, 1000)]
         assert told == [c for c in changes if partition_of("c", c.object_id) == partition]
@@ -314,7 +314,7 @@ async def test_a_position_is_gone_once_what_follows_it_is_removed(
     bench = Bench(redis_config.url, Retention(changes=3))
     feed, name, partition = bench.feed, bench.database, partition_of("c", "x")
     try:
-        await feed.append_above([bench.change(n) for n in range(1, 9)])
+        await feed.append_newer([bench.change(n) for n in range(1, 9)])
         before = [id_ for id_, _ in await feed.read(name, partition, BEGINNING, 100)]
         await feed.trim(name)
         assert await bench.ids() == ids_of([6, 7, 8])
@@ -331,7 +331,7 @@ async def test_what_is_too_old_is_removed_whole(redis_config: SystemConfig) -> N
     bench = Bench(redis_config.url, Retention(seconds=0.0))
     feed, name, partition = bench.feed, bench.database, partition_of("c", "x")
     try:
-        await feed.append_above([bench.change(n) for n in range(1, 4)])
+        await feed.append_newer([bench.change(n) for n in range(1, 4)])
         newest = await feed.last(name, partition)
         while await bench.redis.xlen(f"{{portolan:feed:{name}}}:{partition}"):
             await feed.trim(name)
@@ -354,10 +354,10 @@ async def test_a_lease_is_held_by_one(bench: Bench) -> None:
 
 
 async def test_a_feed_that_lacks_what_a_retired_replica_brought_says_so(bench: Bench) -> None:
-    feed, account = bench.feed, Account("mongo", "one")
-    await feed.publish_own(bench.database, account, 40)
-    assert await feed.append_above([bench.change(1)], account) == 1
+    feed, progress = bench.feed, WriterProgress("mongo", "one")
+    await feed.publish_progress(bench.database, progress, 40)
+    assert await feed.append_newer([bench.change(1)], progress) == 1
     await feed.retire(bench.database, "mongo", {"one": 40})
-    account.brought[bench.database] += 1
+    progress.appends[bench.database] += 1
     with pytest.raises(FeedWentBack):
-        await feed.append_above([bench.change(2)], account)
+        await feed.append_newer([bench.change(2)], progress)

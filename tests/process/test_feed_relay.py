@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from mediator.base.lease import Lease
-from mediator.changes.feed import BEGINNING, Brought, Feed, FeedWentBack, LeaseLost
+from mediator.changes.feed import BEGINNING, Feed, FeedWentBack, LeaseLost, LogBatch
 from mediator.changes.partitions import PARTITIONS
-from mediator.changes.relay import LogRelay, Round
+from mediator.changes.relay import LogRelay, RelayResult
 from mediator.changes.routes import SystemRoutes
 from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed
@@ -186,9 +186,9 @@ def place_of(change: Change) -> str:
     return f"{change.version:020d}"
 
 
-async def drain(relay: LogRelay) -> Round:
+async def drain(relay: LogRelay) -> RelayResult:
     while True:
-        done = await relay.round()
+        done = await relay.relay()
         if not done.read:
             return done
 
@@ -201,8 +201,8 @@ async def test_a_round_does_nothing_for_a_database_without_changes(bench: Bench)
     feed.told.clear()
     for _ in range(5):
         bench.log.write(one)
-        await relay.round()
-        await relay.round()
+        await relay.relay()
+        await relay.relay()
     assert feed.told == [one] * 5
     assert (await bench.feed.cursors(two, bench.system))["0"] == ""
 
@@ -216,7 +216,7 @@ async def test_cursors_that_stayed_behind_repeat_and_skip_nothing(bench: Bench) 
         for database in (one, one, two if number % 3 == 2 else one):
             expected[database].append(bench.log.write(database).id)
             if number % 2:
-                await relay.round()
+                await relay.relay()
         await drain(relay)
     assert {name: await bench.ids(name) for name in expected} == expected
     cursors = [(await bench.feed.cursors(name, bench.system))["0"] for name in (one, two)]
@@ -286,7 +286,7 @@ async def test_a_relay_that_wakes_late_does_no_harm(bench: Bench) -> None:
         await awake.wait()
 
     bench.log.pause = sleep
-    late = asyncio.create_task((await bench.relay("late")).round())
+    late = asyncio.create_task((await bench.relay("late")).relay())
     await reading.wait()
     bench.log.pause = None
     successor = await bench.relay("next")
@@ -312,9 +312,9 @@ async def test_a_cursor_that_went_back_is_found_and_made_good(bench: Bench) -> N
         await bench.redis.restore(key, 0, older[key], replace=True)
     assert await bench.ids(database) == ids[:3]
     with pytest.raises(FeedWentBack):
-        await relay.round()
+        await relay.relay()
     relay.forget(reached=True)
-    assert (await relay.round()).missing == ()
+    assert (await relay.relay()).missing == ()
     await drain(relay)
     assert await bench.ids(database) == ids
 
@@ -328,7 +328,7 @@ async def test_what_was_believed_is_compared_after_a_lost_connection(bench: Benc
     await bench.redis.delete(*keys)
     relay.forget()
     with pytest.raises(FeedWentBack):
-        await relay.round()
+        await relay.relay()
     await drain(relay)
     assert len(await bench.ids(database)) == 1
 
@@ -341,11 +341,11 @@ async def test_changes_that_are_missing_for_good_are_noticed(bench: Bench) -> No
         await drain(relay)
     await relay.trim()
     assert len(bench.log.entries["0"]) == 1, "the last one stays"
-    assert (await (await bench.relay("two")).round()).missing == ()
+    assert (await (await bench.relay("two")).relay()).missing == ()
     bench.log.write(database)
     bench.log.write(database)
     del bench.log.entries["0"][:2]
-    assert (await (await bench.relay("three")).round()).missing == ("0",)
+    assert (await (await bench.relay("three")).relay()).missing == ("0",)
 
 
 async def test_an_entry_at_which_a_cursor_stands_is_not_trimmed(bench: Bench) -> None:
@@ -359,7 +359,7 @@ async def test_an_entry_at_which_a_cursor_stands_is_not_trimmed(bench: Bench) ->
     await relay.trim()
     assert (await bench.feed.cursors(two, bench.system))["0"] == place_of(changes[1])
     assert [c for _, c in bench.log.entries["0"]] == changes[1:]
-    assert (await (await bench.relay("next")).round()).missing == ()
+    assert (await (await bench.relay("next")).relay()).missing == ()
 
 
 async def test_a_feed_whose_clock_was_set_back_is_told_all_the_same(bench: Bench) -> None:
@@ -372,7 +372,7 @@ async def test_a_feed_whose_clock_was_set_back_is_told_all_the_same(bench: Bench
     change = bench.log.write(one)
 
     async def is_told() -> bool:
-        await relay.round()
+        await relay.relay()
         return (await bench.feed.cursors(two, bench.system)).get("0") == place_of(change)
 
     await eventually(is_told)
@@ -381,7 +381,7 @@ async def test_a_feed_whose_clock_was_set_back_is_told_all_the_same(bench: Bench
 
 
 async def is_beyond(bench: Bench, relay: LogRelay, database: str, tick: int) -> bool:
-    await relay.round()
+    await relay.relay()
     return (await bench.feed.relayed_until(database))[bench.system] > tick
 
 
@@ -419,18 +419,18 @@ async def test_what_is_withheld_is_not_called_complete(bench: Bench) -> None:
     database = bench.databases[0]
     relay = await bench.relay()
     log.numbers = (5, 7)
-    await relay.round()
+    await relay.relay()
     assert await bench.feed.relayed_until(database) == {}
     before = await bench.feed.tick()
     log.numbers = (6, 9)
-    await relay.round()
+    await relay.relay()
     assert await bench.feed.relayed_until(database) == {}
     log.numbers = (7, 9)
-    await relay.round()
+    await relay.relay()
     until_tick = (await bench.feed.relayed_until(database))[bench.system]
     assert until_tick < before, "what was acknowledged since may be withheld"
     log.numbers = (9, 9)
-    await relay.round()
+    await relay.relay()
     assert (await bench.feed.relayed_until(database))[bench.system] > before
 
 
@@ -443,9 +443,9 @@ async def test_what_is_not_drained_is_not_called_complete(bench: Bench, pace_us:
     until = await bench.feed.relayed_until(database)
     for _ in range(1_000):
         bench.log.write(database)
-    assert not (await relay.round()).drained
+    assert not (await relay.relay()).drained
     assert await bench.feed.relayed_until(database) == until
-    assert await relay.round() == Round(0, 0, drained=True)
+    assert await relay.relay() == RelayResult(0, 0, drained=True)
     assert (await bench.feed.relayed_until(database))[bench.system] > until[bench.system]
 
 
@@ -459,7 +459,7 @@ async def test_what_comes_while_a_log_is_read_is_not_called_complete(bench: Benc
         acknowledged.append(await bench.feed.tick())
 
     bench.log.pause = write
-    assert (await relay.round()).drained
+    assert (await relay.relay()).drained
     assert (await bench.feed.relayed_until(database))[bench.system] <= min(acknowledged)
 
 
@@ -472,14 +472,14 @@ async def test_much_is_appended_in_parcels_and_complete_with_the_last(bench: Ben
             return getattr(bench.feed, name)
 
         async def append(
-            self, name: str, brought: Sequence[Brought], lease: Lease, until_tick: int | None
+            self, name: str, brought: Sequence[LogBatch], lease: Lease, until_tick: int | None
         ) -> int:
             if name == database:
                 told.append((sum(len(each.entries) for each in brought), until_tick is not None))
             return await bench.feed.append(name, brought, lease, until_tick)
 
     expected = [bench.log.write(database, f"o{n % 2}", log="01"[n % 2]).id for n in range(1_800)]
-    done = await (await bench.relay(feed=cast(Feed, Noting()))).round()
+    done = await (await bench.relay(feed=cast(Feed, Noting()))).relay()
     assert (done.appended, done.drained) == (1_800, True)
     assert told == [(900, False), (900, True)]
     assert await bench.ids(database) == expected
@@ -490,7 +490,7 @@ async def test_a_relay_that_dies_between_parcels_loses_and_doubles_nothing(bench
     expected = [bench.log.write(database, f"o{n % 2}", log="01"[n % 2]).id for n in range(1_800)]
     dying = await bench.relay(feed=Failing(bench.feed, "append", 1, after=True))
     with pytest.raises(ConnectionError):
-        await dying.round()
+        await dying.relay()
     assert len(await bench.ids(database)) == 900
     assert await bench.feed.relayed_until(database) == {}
     await drain(await bench.relay("two"))
@@ -507,7 +507,7 @@ async def test_a_cursor_that_is_beyond_what_was_read_stays_there(bench: Bench) -
     cursors = [(await bench.feed.cursors(name, bench.system))["0"] for name in (one, two)]
     assert cursors[1] < cursors[0]
     successor = await bench.relay("next")
-    assert not (await successor.round()).drained
+    assert not (await successor.relay()).drained
     between = f"{1_200:020d}"
     await bench.redis.hset(f"{{portolan:feed:{one}}}:cursors", f"{bench.system}/0", between)
     with pytest.raises(FeedWentBack):
@@ -528,7 +528,7 @@ async def test_a_store_that_fails_is_asked_again(bench: Bench) -> None:
 
     bench.log.pause = fail
     with pytest.raises(StoreUnavailable):
-        await relay.round()
+        await relay.relay()
     bench.log.pause = None
     relay.forget()
     await drain(relay)

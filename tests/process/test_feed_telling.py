@@ -19,10 +19,10 @@ from mediator.changes.feed import BEGINNING
 from mediator.changes.partitions import PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
-from mediator.changes.writers import LEASE_S, OVER_S, Writers
+from mediator.changes.writers import EXPIRED_S, LEASE_S, Writers
 from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed
-from mediator.coordination.writers import SETTLED, WRITERS, RedisWriters
+from mediator.coordination.writers import RECOVERED, WRITERS, RedisWriters
 from mediator.model.change import Change
 from mediator.routing.model import RoutingModel
 from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, UnrelayedChanges
@@ -89,7 +89,7 @@ class Fate:
             "look",
             "tick",
         ),
-        *("settle", "append_above", "settled", "publish_own", "accounts", "retire"),
+        *("settle", "append_newer", "settled", "publish_progress", "accounts", "retire"),
     )
 
     def __init__(self, step: int, *, after: bool) -> None:
@@ -169,7 +169,7 @@ class Bench:
         for _ in range(3):
             for replica in replicas:
                 await replica.run()
-            self.clock.at += OVER_S + 1
+            self.clock.at += EXPIRED_S + 1
         for replica in replicas:
             await replica.run()
         return replicas
@@ -231,7 +231,7 @@ async def test_nothing_is_complete_before_the_first_sweep(bench: Bench) -> None:
     one = bench.replica("one")
     await one.run()
     assert await bench.until_tick() < 0
-    bench.clock.at += OVER_S + 1
+    bench.clock.at += EXPIRED_S + 1
     ids.append(bench.write(bench.replica("forgotten")))
     one.store.away = True
     with pytest.raises(StoreUnavailable):
@@ -266,7 +266,7 @@ async def test_a_replica_that_died_is_swept_after_and_retired(bench: Bench) -> N
     bench.clock.at += LEASE_S
     await one.run()
     assert await bench.until_tick() <= last, "it may acknowledge to the end of its lease"
-    bench.clock.at += OVER_S
+    bench.clock.at += EXPIRED_S
     for _ in range(3):
         await one.run()
     assert one.store.sweeps > sweeps
@@ -300,7 +300,7 @@ async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> Non
     await one.run()
     life = await bench.feed.generation(bench.database)
     for _ in range(2):
-        bench.clock.at += OVER_S + 1
+        bench.clock.at += EXPIRED_S + 1
         await one.run()
     assert not quiet.writers.may_acknowledge(bench.system, bench.database)
     await quiet.writers.renew()
@@ -333,14 +333,14 @@ async def test_another_run_of_the_server_is_waited_out(bench: Bench) -> None:
     """It may lack the registration of a replica that holds its lease, and is cut off."""
     forgotten, one = await bench.settled("forgotten", "one")
     await bench.redis.hdel(WRITERS, f"forgotten_{bench.database}")
-    await bench.redis.hset(SETTLED, bench.system, "the last run")
+    await bench.redis.hset(RECOVERED, bench.system, "the last run")
     last = await bench.until_tick()
     await one.run()
     ids = [bench.write(forgotten)]
     bench.clock.at += LEASE_S
     await one.run()
     assert await bench.until_tick() <= last
-    bench.clock.at += OVER_S
+    bench.clock.at += EXPIRED_S
     for _ in range(2):
         await one.run()
     assert await bench.ids() == ids

@@ -16,7 +16,7 @@ from app.api.router import DataApi
 from app.coherence.caches import CacheEvents, Caches
 from app.coherence.lifetimes import make_estimator
 from app.settings.main import CacheSettings
-from app.telemetry.instruments import Instruments
+from app.telemetry.metrics import Metrics
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
 from sketch.protocol.port import Partition
@@ -32,7 +32,7 @@ class Replica:
     """A replica of the service on the same systems and the same sketch."""
 
     caches: Caches
-    instruments: Instruments
+    metrics: Metrics
     http: httpx.AsyncClient
 
     async def write(self, id_: str) -> None:
@@ -53,11 +53,11 @@ async def replica(
     paper: Paper, kind: str | TtlEstimator, exchange: RedisExchange | None = None
 ) -> AsyncIterator[Replica]:
     named = {"cache_estimator": kind} if isinstance(kind, str) else {}
-    settings, instruments = CacheSettings.model_validate(named), Instruments()
+    settings, metrics = CacheSettings.model_validate(named), Metrics()
     estimator = make_estimator(settings) if isinstance(kind, str) else kind
-    tell = CacheEvents(granted=instruments.observe)
+    tell = CacheEvents(granted=metrics.observe)
     caches = Caches(settings, paper.caches.sketch, estimator, tell, exchange)
-    instruments.caches.count_regrets(lambda: estimator.regrets)
+    metrics.caches.count_regrets(lambda: estimator.regrets)
     configs, catalogue = paper.running.configs, paper.running.catalogue_url
     async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
         mediator = running.mediator
@@ -66,7 +66,7 @@ async def replica(
         api = DataApi(mediator.data, DataOptions(b"k" * 32), lambda _: None, None, caches)
         base = f"http://test/v1/{paper.database}/"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:
-            yield Replica(caches, instruments, http)
+            yield Replica(caches, metrics, http)
         await caches.stop()
     await caches.lifetimes.close()
 
@@ -178,11 +178,11 @@ async def test_metrics_tell_lives_and_what_became_of_copies(paper: Paper, busy: 
     async with replica(paper, "cate") as one:
         await one.life_s(busy)
         await one.write(busy)
-        told = generate_latest(one.instruments.registry).decode()
+        told = generate_latest(one.metrics.registry).decode()
         labels = f'class="articles",database="{paper.database}"'
-        assert f"portolan_cache_life_seconds_count{{{labels}}} 1.0" in told
+        assert f"portolan_cache_ttl_seconds_count{{{labels}}} 1.0" in told
         fate = f'portolan_cache_copies_total{{{labels},fate="invalidations"}}'
         assert f"{fate} 1.0" in told
-        assert f"portolan_cache_life_error{{{labels}}}" in told
-        again = generate_latest(one.instruments.registry).decode()
+        assert f"portolan_cache_ttl_error{{{labels}}}" in told
+        again = generate_latest(one.metrics.registry).decode()
         assert f"{fate} 1.0" in again, "what was counted is not counted again"

@@ -203,7 +203,7 @@ async def _deaf(_sketch: RedisSketch, _tell: OnContention) -> None:
 
 async def listened_to(paper: Paper, replicas: int) -> None:
     """Wait until so many replicas hear of what is wanted."""
-    channel = f"{{{paper.namespace}:nobodys/class}}:marks"
+    channel = f"{{{paper.namespace}:nobodys/class}}:pending"
     client: Any = paper.caches.sketch
 
     async def by_all() -> bool:

@@ -70,7 +70,7 @@ class Bench:
 
     def __init__(self, store: MongoStore, database: str) -> None:
         self.store, self.feed, self.clock = store, Feed(), Pace()
-        self.odd: list[UnrelayedChanges] = []
+        self.inconsistent: list[UnrelayedChanges] = []
         self.fragments = {
             name: Fragment("mongo", database, name, FIELDS, {"main": ("n",)}) for name in CLASSES
         }
@@ -79,7 +79,7 @@ class Bench:
     def relay(self) -> PendingRelay:
         """Start a relay, as a new process does."""
         return PendingRelay(
-            self.store, self.feed.append, self.fragment_of, self.clock, self.odd.append
+            self.store, self.feed.append, self.fragment_of, self.clock, self.inconsistent.append
         )
 
     def fragment_of(self, database: str, class_name: str) -> Fragment | None:
@@ -144,9 +144,9 @@ async def test_an_heir_sweeps_up_what_the_dead_have_left(bench: Bench) -> None:
     await bench.create("settled", "appended", "written")
     bench.store.take_written(100)
     dead = bench.relay()
-    settled = await bench.store.pending(bench.fragments["first"], ["settled"])
-    await bench.feed.append([change for one in settled for change in one.changes])
-    await bench.store.acknowledge(settled)
+    acknowledged = await bench.store.pending(bench.fragments["first"], ["settled"])
+    await bench.feed.append([change for one in acknowledged for change in one.changes])
+    await bench.store.acknowledge(acknowledged)
     appended = await bench.store.pending(bench.fragments["first"], ["appended"])
     await bench.feed.append([change for one in appended for change in one.changes])
     await bench.count("appended")
@@ -237,4 +237,4 @@ async def test_several_relays_and_sixteen_writers(bench: Bench) -> None:
     for id_ in ids:
         assert bench.feed.counted(id_) == list(range(61))
     assert len({change.id for change in bench.feed.changes}) == len(bench.feed.changes)
-    assert bench.odd == []
+    assert bench.inconsistent == []

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import func, select
 
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.coherence.caches import make_caches
 from app.settings.main import CacheSettings
 from mediator.catalogue.tables import secrets
@@ -41,7 +41,7 @@ async def admin(
         await create(partition)
 
     caches.sketch.create = noted  # type: ignore[method-assign]  # told of, and done
-    parts = AdminParts(beginnings=beginnings, caches=caches)
+    parts = AdminContext(beginnings=beginnings, caches=caches)
     app = create_admin_app(mediator.mediator.control, CollectorRegistry(), parts)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as client:

@@ -31,7 +31,7 @@ class RunCatalogue:
         self.workers = CatalogueWorkers(catalogue)
 
     async def submit(self, key: str | None = None, fingerprint: str | None = None) -> StoredRun:
-        document = {"kind": "example.count", "spec": {}}
+        document = {"version": 1, "job": {"kind": "example.count", "spec": {}}}
         run, _ = await self.runs.submit(
             uuid4().hex, ("club", "club"), document, dry_run=False, key=key, fingerprint=fingerprint
         )

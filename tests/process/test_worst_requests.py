@@ -20,9 +20,9 @@ from app.api.options import DataOptions
 from app.api.queries import LARGEST
 from app.api.router import DataApi
 from app.http.jsonbody import MOST_VALUES
-from app.telemetry.instruments import Instruments
+from app.telemetry.metrics import Metrics
 from mediator.operations import read_modify_write
-from mediator.stores.postgres.write.prepared import WritePlan
+from mediator.stores.postgres.write.prepared import PreparedWrite
 from tests.process.loop_steps import Steps, counted
 from tests.process.service import Service, field_on
 
@@ -64,7 +64,7 @@ async def http(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture(scope="module")
 async def admin(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_admin_app(mediator.mediator.control, Instruments().registry)
+    app = create_admin_app(mediator.mediator.control, Metrics().registry)
     base, transport = "http://test/admin/v1/", httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=base, timeout=120) as client:
         yield client
@@ -132,13 +132,13 @@ async def test_the_parameters_of_a_large_object_are_not_computed_on_the_event_lo
 ) -> None:
     """A map of as many times as there may be takes a tenth of a second, in few calls for each."""
     threads: set[int] = set()
-    compute = WritePlan.arguments
+    compute = PreparedWrite.arguments
 
     def noted(*args: Any) -> Any:
         threads.add(threading.get_ident())
         return compute(*args)
 
-    monkeypatch.setattr(WritePlan, "arguments", noted)
+    monkeypatch.setattr(PreparedWrite, "arguments", noted)
     times = {str(n): "2026-01-31T00:00:00Z" for n in range(MANY)}
     answer = await http.put("on_postgres/times", **body({"times": times}))
     assert answer.is_success, answer.text

@@ -97,10 +97,10 @@ def where(decision: Decision) -> dict[str, str]:
 
 def clear_cut(decision: Decision) -> bool:
     """Whether every placement was voted on, and won by more than rounding."""
-    ballots = [placement.choice.ballot for placement in decision.placements.values()]
-    if not all(ballots):
+    all_scores = [placement.choice.scores for placement in decision.placements.values()]
+    if not all(all_scores):
         return False
-    tops = [sorted(ballot.scores.values())[-2:] for ballot in ballots if ballot]
+    tops = [sorted(scores.by_system.values())[-2:] for scores in all_scores if scores]
     return all(len(top) < 2 or top[1] - top[0] > 1e-9 * top[1] for top in tops)
 
 
@@ -227,9 +227,9 @@ def test_beyond_a_threshold_the_decision_flips_and_before_it_does_not(
 
 
 def _as_good(told: dict[str, Any]) -> list[str]:
-    ballot: dict[str, float] = told["ballot"]
-    best = max(ballot.values(), default=0.0)
-    return [name for name, score in ballot.items() if math.isclose(score, best, rel_tol=1e-9)]
+    scores: dict[str, float] = told["scores"]
+    best = max(scores.values(), default=0.0)
+    return [name for name, score in scores.items() if math.isclose(score, best, rel_tol=1e-9)]
 
 
 def _within(metric: str, value: float) -> float:

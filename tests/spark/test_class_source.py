@@ -16,7 +16,8 @@ from mediator.model.operations import Create
 from mediator.schema.types import Values
 from mediator.stores.port import SystemConfig
 from spark_jobs.runner.failures import reason_of
-from spark_jobs.runner.port import ClassSource, Input
+from spark_jobs.runner.port import Input
+from spark_jobs.runner.specification import ClassSource
 from spark_jobs.sources import classes
 from spark_jobs.sources.reading import read_input
 from tests.process.service import (
@@ -39,7 +40,13 @@ class Town:
     spark: SparkSession
 
     async def read(self, class_name: str, *fields: str, **members: Any) -> list[dict[str, Any]]:
-        source = ClassSource(self.database, class_name, members.get("filter"))
+        source = ClassSource.parse(
+            {
+                "database": self.database,
+                "class": class_name,
+                "filter": members.get("filter"),
+            }
+        )
         input_ = Input("records", source, fields or None)
         frame = await asyncio.to_thread(read_input, self.spark, input_)
         rows = await asyncio.to_thread(frame.collect)
@@ -151,7 +158,9 @@ async def test_what_is_not_there_is_said(town: Town) -> None:
 async def test_a_plan_holds_no_secret(
     town: Town, server_urls: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    input_ = Input("records", ClassSource(town.database, "split"), ("hits",))
+    input_ = Input(
+        "records", ClassSource.parse({"database": town.database, "class": "split"}), ("hits",)
+    )
     frame = await asyncio.to_thread(read_input, town.spark, input_)
     await asyncio.to_thread(frame.explain, True)
     plan = capfd.readouterr().out

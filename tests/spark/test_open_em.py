@@ -10,15 +10,15 @@ import pytest
 
 from spark_jobs.linkage.open.em import Estimate, Patterns, estimate, session
 from spark_jobs.linkage.open.model import Model, bits_of, probability_of
-from spark_jobs.linkage.open.spec import Comparison, Level, Measure
-from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.linkage.open.spec import Comparison, Level
+from spark_jobs.runner.specification import SpecInvalid
 
-EXACT = Level(Measure.EXACT)
-NEAR = Level(Measure.LEVENSHTEIN, 1)
+EXACT = Level(exact=True)
+NEAR = Level(levenshtein=1)
 COMPARISONS = (
-    Comparison(("a",), (EXACT, NEAR), term_frequency=True),
-    Comparison(("b",), (EXACT,)),
-    Comparison(("c",), (EXACT,)),
+    Comparison(columns=("a",), levels=(EXACT, NEAR), term_frequency=True),
+    Comparison(columns=("b",), levels=(EXACT,)),
+    Comparison(columns=("c",), levels=(EXACT,)),
 )
 M = ([0, 0.8, 0.15, 0.05], [0, 0.9, 0.1], [0, 0.7, 0.3])
 U = ([0, 0.02, 0.08, 0.9], [0, 0.05, 0.95], [0, 0.2, 0.8])

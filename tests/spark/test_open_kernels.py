@@ -14,7 +14,7 @@ from spark_jobs.linkage.open.agreement import pattern_codes, pattern_levels
 from spark_jobs.linkage.open.candidates import Blocked, candidates
 from spark_jobs.linkage.open.forest import components, spanning
 from spark_jobs.linkage.open.refine import CERTAIN, Links, refined
-from spark_jobs.linkage.open.spec import Clustering, Comparison, Level, Measure
+from spark_jobs.linkage.open.spec import Clustering, Comparison, Level
 from spark_jobs.linkage.open.strings import Text, equal, jaccard, jaro_winkler, levenshtein
 
 WORDS = st.text(alphabet="abcß é\U0001f600", max_size=8)
@@ -76,7 +76,7 @@ def test_slices_and_nulls_of_arrow_are_read_right() -> None:
 
 @given(st.lists(st.lists(st.integers(1, 4), min_size=2, max_size=2), max_size=6))
 def test_patterns_are_numbers_and_back(rows: list[list[int]]) -> None:
-    comparisons = [Comparison((name,), (Level(Measure.EXACT),) * 3) for name in "ab"]
+    comparisons = [Comparison(columns=(name,), levels=(Level(exact=True),) * 3) for name in "ab"]
     levels = np.array(rows, np.int8).reshape(-1, 2)
     codes = pattern_codes(comparisons, levels)
     assert pattern_levels(comparisons, codes).tolist() == levels.tolist()

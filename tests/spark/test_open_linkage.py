@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def context_of(
 
 
 def parsed(**changes: Any) -> OpenSpec:
-    return OpenLinkage().parse({**GIVEN, **changes})
+    return OpenSpec.parse({**GIVEN, **changes})
 
 
 def partition(rows: Sequence[Row]) -> set[frozenset[str]]:
@@ -73,7 +72,7 @@ def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> F
     """All people, deduplicated without being described."""
     context = context_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
     context.execute(
-        OpenLinkage().parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"})
+        OpenSpec.parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"})
     )
     return context
 
@@ -94,8 +93,8 @@ def test_nobody_has_to_describe_the_data(proposed: FolderContext) -> None:
 
 def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderContext) -> None:
     proposal = proposed.reports["proposal"]
-    spec = OpenLinkage().parse({"inputs": {"people": FILE}, **proposal["spec"]})
-    assert not spec.zero_config
+    spec = OpenSpec.parse({"inputs": {"people": FILE}, **proposal["spec"]})
+    assert spec.is_complete
     for column in spec.columns:
         assert any(column in reason for reason in proposal["reasons"])
     assert "entity" not in spec.columns
@@ -176,7 +175,7 @@ def test_new_records_join_clusters_as_if_all_had_come_at_once(
     first = context_of(spark, tmp_path / "first", people=PEOPLE[:350])
     known = [{**row, "probability": None} for row in first.execute(parsed(model=model))]
     both = context_of(spark, tmp_path / "both", people=PEOPLE, known=known)
-    found = both.execute(replace(parsed(model=model), known=parsed(known=FILE).known))
+    found = both.execute(parsed(model=model, known=FILE))
     assert partition(found) == partition(whole.rows("clusters"))
     compared = {row["row"]: row["id"] for row in both.rows("records")}
     old = {person["id"] for person in PEOPLE[:350]}
@@ -229,7 +228,7 @@ def test_what_cannot_be_split_is_left_out_and_told(spark: SparkSession, tmp_path
     same: list[Row] = [{"id": str(at), "a": "x", "b": "y", "c": "z"} for at in range(60)]
     context = context_of(spark, tmp_path, people=same)
     one = {"levels": ["exact"]}
-    spec = OpenLinkage().parse(
+    spec = OpenSpec.parse(
         {
             "inputs": {"people": FILE},
             "blocking": [["a"]],
@@ -250,18 +249,18 @@ def test_keys_take_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
         {"id": "4", "name": "  ", "born": None},
     ]
     parts = {
-        KeyPart("name"): [],
-        KeyPart("name", Take.PREFIX, 3): ["13"],
-        KeyPart("name", Take.SUFFIX, 3): [],
-        KeyPart("name", Take.WORD, 2): ["12"],
-        KeyPart("name", Take.WORD, -1): [],
-        KeyPart("name", Take.WORD, 3): [],
-        KeyPart("name", Take.SORTED): ["12"],
-        KeyPart("born", Take.YEAR): ["13"],
-        KeyPart("born", Take.MONTH_DAY): ["12"],
+        KeyPart(column="name"): [],
+        KeyPart(column="name", take=Take.PREFIX, length=3): ["13"],
+        KeyPart(column="name", take=Take.SUFFIX, length=3): [],
+        KeyPart(column="name", take=Take.WORD, length=2): ["12"],
+        KeyPart(column="name", take=Take.WORD, length=-1): [],
+        KeyPart(column="name", take=Take.WORD, length=3): [],
+        KeyPart(column="name", take=Take.SORTED): ["12"],
+        KeyPart(column="born", take=Take.YEAR): ["13"],
+        KeyPart(column="born", take=Take.MONTH_DAY): ["12"],
     }
-    spec = replace(parsed(), truth=None)
-    spec = replace(spec, blocking=tuple(Rule((part,)) for part in parts), comparisons=())
+    rules = tuple(Rule((part,)) for part in parts)
+    spec = parsed().model_copy(update={"truth": None, "blocking": rules, "comparisons": ()})
     found = values(spec, context_of(spark, tmp_path, people=rows)).collect()
     keys = {row["id"]: row["keys"] for row in found}
     assert not any(keys["4"])

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.linkage.private import comparing
 from spark_jobs.linkage.private.kind import PrivateLinkage
 from spark_jobs.linkage.private.spec import PrivateSpec
-from spark_jobs.linkage.private.stored import Stored, order_in
-from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled, SpecInvalid
+from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled
+from spark_jobs.runner.specification import SpecInvalid
 
 KIND = PrivateLinkage()
 BITS = 256
@@ -116,7 +116,7 @@ def one_to_one(links: list[Link]) -> list[Link]:
 
 def spec(**given: Any) -> PrivateSpec:
     sources = {"left": {"file": "a.csv"}, "right": {"file": "b.csv"}}
-    return KIND.parse({**sources, "threshold": 0.8, **given})
+    return KIND.specification.parse({**sources, "threshold": 0.8, **given})
 
 
 def run(context: SampleContext, of: PrivateSpec) -> list[Link]:
@@ -173,7 +173,7 @@ def test_three_owners_are_linked_but_nobody_with_himself(context: SampleContext)
         "c": frame(context.spark, THIRD),
     }
     parties = {name: {"file": f"{name}.csv"} for name in "abc"}
-    asked = KIND.parse({"parties": parties, "threshold": "0.8"})
+    asked = KIND.specification.parse({"parties": parties, "threshold": "0.8"})
     assert run(context, asked) == brute(T8, a=LEFT, b=RIGHT, c=THIRD)
 
 
@@ -208,54 +208,6 @@ def test_it_ends_when_it_is_cancelled(context: SampleContext) -> None:
     context.cancelled = False
     made = KIND.stages(spec())[2].run(context)
     assert made is not None
-
-
-def test_new_records_are_linked_with_the_stored_ones_as_in_a_batch(
-    context: SampleContext, tmp_path: Path
-) -> None:
-    """By a stream, with bits that nobody had when the order was made."""
-    low = (1 << 200) - 1
-    reference = {id_: bits & low for id_, bits in RIGHT.items()}
-    context.inputs = {
-        "left": frame(context.spark, {"x": 1}),
-        "right": frame(context.spark, reference),
-    }
-    run(context, spec())
-    blocks = context.output("blocks").where("party = 1")
-    stored = Stored(blocks, order_in(context.output("order"), len(RIGHT) + 1), spec(), "right")
-    new = {**LEFT, **{f"n{n}": bits & low for n, bits in enumerate(LEFT.values())}}
-    for part in range(2):
-        rows = dict(list(new.items())[part::2])
-        frame(context.spark, rows).coalesce(1).write.parquet(str(tmp_path / "incoming" / str(part)))
-    found: list[Link] = []
-
-    def link(batch: DataFrame, _number: int) -> None:
-        found.extend(tuple(row) for row in stored.link(batch, "left").collect())
-
-    stream = context.spark.readStream.schema("id string, clk binary").option(
-        "maxFilesPerTrigger", 1
-    )
-    query = (
-        stream.parquet(str(tmp_path / "incoming" / "*"))
-        .writeStream.foreachBatch(link)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    expected = brute(T8, left=new, right=reference)
-    assert expected
-    assert sorted(found) == sorted(expected)
-
-
-def test_new_records_may_have_the_ids_of_those_that_are_kept(context: SampleContext) -> None:
-    """The first owner's blocks are kept, and the new ones are cut and named alike."""
-    context.inputs = {"left": frame(context.spark, LEFT), "right": frame(context.spark, RIGHT)}
-    run(context, spec())
-    order = order_in(context.output("order"), len(LEFT) + len(RIGHT))
-    stored = Stored(context.output("blocks").where("party = 0"), order, spec(), "left")
-    found = [tuple(row) for row in stored.link(frame(context.spark, LEFT)).collect()]
-    assert sorted(found) == sorted(brute(T8, new=LEFT, left=LEFT))
 
 
 @pytest.mark.parametrize(

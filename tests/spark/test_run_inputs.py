@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.overhead import stage_overhead_s
 from spark_jobs.runner.attempt import Attempt, Ending
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.job import read_job
+from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.port import Forecast
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.sources.reading import read_input
@@ -23,7 +23,7 @@ def execute(
     spark: SparkSession, file: Path, *, dry_run: bool = False, **members: Any
 ) -> tuple[Ending, RunDirectory]:
     spec = {"records": {"file": str(file)}, "field": "city"}
-    job = read_job({"kind": "example.count", "spec": spec, **members})
+    job = parse_job({"kind": "example.count", "spec": spec, **members})
     directory = RunDirectory(file.parent / "run")
     run = Attempt(job, directory, spark, read_input, Control(), dry_run=dry_run)
     return run.execute(), directory

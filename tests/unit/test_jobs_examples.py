@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.kinds import example_of, find_kind, kind_names
-from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.runner.specification import SpecInvalid
 
 
 @pytest.mark.parametrize("name", kind_names())
@@ -13,7 +13,7 @@ def test_every_kind_has_an_example_that_it_understands(name: str) -> None:
     job = example_of(name)
     assert job["kind"] == name
     kind = find_kind(name)
-    assert kind.inputs(kind.parse(job["spec"]))
+    assert kind.inputs(kind.specification.parse(job["spec"]))
 
 
 def test_a_kind_that_is_not_there_has_none() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.runner.failures import reason_of
-from spark_jobs.runner.port import InputUnfit, SpecInvalid
+from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.specification import SpecInvalid
 
 INSIDE = "postgresql://portolan:hush-hush@db.example/x\n  File worker.py, line 7"
 

@@ -24,7 +24,7 @@ VALUES: Final[dict[ColumnType, tuple[Any, ...]]] = {
     "object": ({},),
 }
 ITEMS: Final = {FieldType.LIST, FieldType.SET, FieldType.MAP}
-INTO: Final = Into("club", "things", ("key",))
+INTO: Final = Into.parse({"database": "club", "class": "things", "id": ["key"]})
 
 
 def class_of(**fields: dict[str, Any]) -> ClassSchema:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.runner.job import Limits, read_job
-from spark_jobs.runner.port import ClassSource, Forecast, SpecInvalid
+from spark_jobs.runner.job import CostLimits, parse_job
+from spark_jobs.runner.port import Forecast
+from spark_jobs.runner.specification import ClassSource, SpecInvalid
 
 COUNT: dict[str, Any] = {
     "kind": "example.count",
@@ -42,7 +43,7 @@ BY_CLASS = COUNT | {"spec": {"records": {"class": "people"}, "field": "city"}}
 )
 def test_mistakes_have_their_place(document: Any, pointer: str) -> None:
     with pytest.raises(SpecInvalid) as caught:
-        read_job(document)
+        parse_job(document)
     assert caught.value.pointer == pointer
 
 
@@ -51,30 +52,32 @@ def test_nesting_has_an_end() -> None:
     for _ in range(50):
         deep = {"and": [deep]}
     with pytest.raises(SpecInvalid, match="deeper than 32"):
-        read_job(BY_CLASS | {"spec": {"records": {"class": "people", "filter": deep}}}, "club")
+        parse_job(BY_CLASS | {"spec": {"records": {"class": "people", "filter": deep}}}, "club")
 
 
 def test_over_http_only_classes_of_the_database_are_read() -> None:
-    assert read_job(BY_CLASS, "club").inputs[0].source == ClassSource("club", "people")
+    assert parse_job(BY_CLASS, "club").inputs[0].source == ClassSource.parse(
+        {"database": "club", "class": "people"}
+    )
     for records in ({"file": "/etc/passwd.csv"}, {"class": "people", "database": "others"}):
         with pytest.raises(SpecInvalid) as caught:
-            read_job(COUNT | {"spec": {"records": records, "field": "city"}}, "club")
+            parse_job(COUNT | {"spec": {"records": records, "field": "city"}}, "club")
         assert caught.value.pointer == "/spec/records"
 
 
 def test_jobs_are_told_apart_by_what_determines_their_stages() -> None:
-    known = read_job(COUNT).fingerprint
-    assert read_job({**COUNT, "limits": {"rows": 1}}).fingerprint == known
-    assert read_job(dict(reversed(COUNT.items()))).fingerprint == known
+    known = parse_job(COUNT).fingerprint
+    assert parse_job({**COUNT, "limits": {"rows": 1}}).fingerprint == known
+    assert parse_job(dict(reversed(COUNT.items()))).fingerprint == known
     other = {"records": {"file": "people.csv"}, "field": "name"}
-    assert read_job(COUNT | {"spec": other}).fingerprint != known
+    assert parse_job(COUNT | {"spec": other}).fingerprint != known
 
 
 def test_limits_are_compared_with_the_forecast() -> None:
     forecast = Forecast({"left": 3, "right": 4}, pairs=12, memory_bytes=5, time_s=2.5)
-    assert Limits().exceeded(forecast) == ()
-    assert Limits(7, 12, 5, 2.5).exceeded(forecast) == ()
-    reasons = Limits(6, 11, 4, 2.0).exceeded(forecast)
+    assert CostLimits().exceeded(forecast) == ()
+    assert CostLimits(rows=7, pairs=12, memory_bytes=5, time_s=2.5).exceeded(forecast) == ()
+    reasons = CostLimits(rows=6, pairs=11, memory_bytes=4, time_s=2.0).exceeded(forecast)
     assert [reason.partition(":")[0] for reason in reasons] == [
         "rows",
         "pairs",
@@ -85,7 +88,7 @@ def test_limits_are_compared_with_the_forecast() -> None:
 
 def test_jobs_are_read_without_spark() -> None:
     code = (
-        "import sys; from spark_jobs.runner.job import read_job; import app.cli;"
-        f"read_job({COUNT!r}); assert 'pyspark' not in sys.modules"
+        "import sys; from spark_jobs.runner.job import parse_job; import app.cli;"
+        f"parse_job({COUNT!r}); assert 'pyspark' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

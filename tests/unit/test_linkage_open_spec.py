@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.linkage.open.kind import OpenLinkage
-from spark_jobs.linkage.open.parse import read_rules_and_comparisons, read_spec, written
-from spark_jobs.linkage.open.spec import Clustering, Engine, Measure, Take
-from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.linkage.open.spec import Clustering, Engine, Measure, OpenSpec, Plan, Take
+from spark_jobs.runner.specification import SpecInvalid
 
 GOOD: dict[str, Any] = {
     "inputs": {"people": {"file": "people.csv"}},
@@ -26,7 +25,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_a_specification_says_what_it_says() -> None:
-    spec = read_spec(GOOD)
+    spec = OpenSpec.parse(GOOD)
     assert [rule.name for rule in spec.blocking] == ["surname & year(born)"]
     assert spec.comparisons[0].level_names == (
         "null", "exact", "jaro_winkler ≥ 0.9", "levenshtein ≤ 2", "else",
@@ -37,34 +36,42 @@ def test_a_specification_says_what_it_says() -> None:
 
 
 def test_only_who_asks_for_another_engine_gets_it() -> None:
-    assert read_spec(GOOD).engine is Engine.SPARK
-    assert read_spec({**GOOD, "engine": "auto"}).engine is Engine.AUTO
-    order = [stage.name for stage in OpenLinkage().stages(read_spec({**GOOD, "engine": "auto"}))]
+    assert OpenSpec.parse(GOOD).engine is Engine.SPARK
+    assert OpenSpec.parse({**GOOD, "engine": "auto"}).engine is Engine.AUTO
+    order = [
+        stage.name for stage in OpenLinkage().stages(OpenSpec.parse({**GOOD, "engine": "auto"}))
+    ]
     assert order.index("engine") < order.index("compare")
 
 
 def test_two_tables_are_linked_and_not_searched_for_doubles() -> None:
     two = {"a": {"file": "a.csv"}, "b": {"class": "person"}}
-    spec = read_spec({**GOOD, "inputs": two})
+    spec = OpenSpec.parse({**GOOD, "inputs": two})
     assert not spec.within
     assert spec.clustering is Clustering.ONE_PER_SOURCE
 
 
 def test_what_is_written_is_read_as_it_was() -> None:
-    spec = read_spec(GOOD)
-    again = read_rules_and_comparisons(written(spec.blocking, spec.comparisons))
-    assert again == (spec.blocking, spec.comparisons)
+    spec = OpenSpec.parse(GOOD)
+    plan = Plan(blocking=spec.blocking, comparisons=spec.comparisons)
+    assert Plan.parse(plan.model_dump(mode="json")) == plan
+
+
+def test_its_json_schema_admits_short_forms() -> None:
+    models = OpenSpec.model_json_schema()["$defs"]
+    assert models["Level"]["anyOf"][0] == {"const": "exact"}
+    assert models["KeyPart"]["anyOf"][0] == {"type": "string"}
 
 
 def test_zero_config_reads_all_fields() -> None:
-    spec = read_spec({"inputs": GOOD["inputs"], "zero_config": True})
+    spec = OpenSpec.parse({"inputs": GOOD["inputs"], "zero_config": True})
     assert spec.zero_config
     assert spec.inputs[0].fields is None
 
 
 def test_reading_does_not_change_the_document() -> None:
     before = repr(GOOD)
-    OpenLinkage().parse(GOOD)
+    OpenSpec.parse(GOOD)
     assert repr(GOOD) == before
 
 
@@ -121,7 +128,7 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
 )
 def test_what_is_wrong_is_named(document: dict[str, Any], pointer: str) -> None:
     with pytest.raises(SpecInvalid) as refused:
-        read_spec(document)
+        OpenSpec.parse(document)
     assert refused.value.pointer == pointer
 
 
@@ -130,7 +137,7 @@ def test_too_many_patterns_are_refused() -> None:
         {"columns": [f"c{k}"], "levels": [{"levenshtein": n} for n in range(8)]} for k in range(32)
     ]
     with pytest.raises(SpecInvalid, match="too many levels"):
-        read_spec(changed("comparisons", to=many))
+        OpenSpec.parse(changed("comparisons", to=many))
 
 
 def test_measures_and_takes_are_closed_lists() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from app.telemetry.log import LOGGED
-from app.telemetry.recent import KEPT
+from app.telemetry.recent_events import KEPT
 from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
@@ -15,7 +15,7 @@ from mediator.base.observation import (
     StoreCallFinished,
     broadcast,
 )
-from mediator.placement.metrics import MetricsBook
+from mediator.placement.metrics_registry import MetricsRegistry
 
 RELAYED = ChangesRelayed("redis", 3)
 OPENED = CircuitChanged("redis", open=True, reason="no answer")
@@ -62,5 +62,5 @@ def test_what_each_request_tells_is_neither_logged_nor_kept() -> None:
     frequent = {RequestFinished, StoreCallFinished}
     assert not LOGGED & frequent
     assert not KEPT & frequent
-    assert set(get_args(Observation)) >= LOGGED | KEPT | MetricsBook.HEARS
-    assert CircuitChanged in LOGGED & KEPT & MetricsBook.HEARS
+    assert set(get_args(Observation)) >= LOGGED | KEPT | MetricsRegistry.EVENTS
+    assert CircuitChanged in LOGGED & KEPT & MetricsRegistry.EVENTS

@@ -13,7 +13,7 @@ from mediator.base.offload import offload, throttle
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
-from mediator.placement.scores import node_ballot
+from mediator.placement.scores import node_scores
 from mediator.schema.annotations import Metric
 from mediator.schema.parse import parse_schema
 from mediator.schema.render import schema_document
@@ -72,7 +72,7 @@ def test_every_step_of_placing_a_large_schema_gives_way(monkeypatch: pytest.Monk
     schema = parse_schema("news", WIDE)
     decision = decide(schema, SYSTEMS)
     steps: tuple[Callable[[], object], ...] = (
-        partial(node_ballot, decision.ranking),
+        partial(node_scores, decision.ranking),
         partial(placements_of, decision),
         partial(notes_on, decision),
         partial(schema_document, schema),

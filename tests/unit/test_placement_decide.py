@@ -227,8 +227,8 @@ def test_a_declared_group_is_never_split() -> None:
     assert decision.groups["articles"]["hot"] == ("reader", ("title", "hits"))
     placement = decision.placements["articles.hits"]
     assert placement.choice.kind == "group"
-    assert placement.choice.ballot is not None
-    assert placement.choice.ballot.scores == pytest.approx({"reader": 11, "writer": 6})
+    assert placement.choice.scores is not None
+    assert placement.choice.scores.by_system == pytest.approx({"reader": 11, "writer": 6})
     assert placement.score == pytest.approx(10 if placement.system == "writer" else 2)
 
 

@@ -38,7 +38,7 @@ def test_an_explanation_has_candidates_metrics_scores_margin_and_thresholds() ->
         "articles.title decides for itself: B reads twice as fast as A (2 ms, 4 ms),"
         " and read latency is 100 % of the score."
     )
-    assert told["candidates"]["A"]["parts"] == [
+    assert told["candidates"]["A"]["terms"] == [
         {
             "metric": "read_latency",
             "statistic": "mean",

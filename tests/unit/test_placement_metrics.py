@@ -14,7 +14,7 @@ from mediator.base.observation import (
     StoreCallFinished,
 )
 from mediator.placement.histogram import BUCKETS, bucket_of, percentile
-from mediator.placement.metrics import History, MetricsBook
+from mediator.placement.metrics_registry import History, MetricsRegistry
 from mediator.placement.series import (
     AVAILABILITY_HALF_LIFE_S,
     CAPACITY_HALF_LIFE_S,
@@ -42,7 +42,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.book = MetricsBook(self.clock)
+        self.book = MetricsRegistry(self.clock)
 
     def call(
         self,

@@ -70,11 +70,11 @@ def test_a_score_tells_the_parts_it_is_made_of() -> None:
     )
     found = score((latency, throughput), candidate)
     assert found.value == pytest.approx(3.125)
-    assert [(part.metric, part.measured, part.weight) for part in found.parts] == [
+    assert [(term.metric, term.measured, term.weight) for term in found.terms] == [
         (Metric.WRITE_LATENCY, 0.001, 1),
         (Metric.WRITE_THROUGHPUT, 25_000, 3),
     ]
-    assert [part.f for part in found.parts] == pytest.approx([5, 2.5])
+    assert [term.f for term in found.terms] == pytest.approx([5, 2.5])
 
 
 @pytest.mark.parametrize("weight", [5e-324, 1e-300, 1e300, 1.7e308])

@@ -10,7 +10,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.moves import Move
 from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, differ, propose
 from mediator.placement.utility import INDEX_CAP
-from mediator.placement.violations import NOTHING_WATCHED, ViolationEvent, watch
+from mediator.placement.violations import NO_VIOLATIONS, ViolationEvent, detect_violations
 from mediator.schema.annotations import Metric
 from mediator.schema.parse import parse_schema
 
@@ -27,14 +27,14 @@ class Watched:
     """Feeds a watch with latencies of the system that holds the field."""
 
     def __init__(self, schema: Any = SCHEMA) -> None:
-        self.state = NOTHING_WATCHED
+        self.state = NO_VIOLATIONS
         self.schema = schema
 
     def feed(self, now: float, latency: float | None, system: str = "A") -> list[ViolationEvent]:
         metrics = {} if latency is None else {Metric.WRITE_LATENCY: latency}
         systems = {system: Candidate(system, metrics=metrics)}
         placements = {"articles.hits": system, "articles.likes": system}
-        self.state, events = watch(self.state, self.schema, placements, systems, now)
+        self.state, events = detect_violations(self.state, self.schema, placements, systems, now)
         return events
 
 

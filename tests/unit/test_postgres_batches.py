@@ -33,7 +33,7 @@ CALLS = st.lists(
 
 @given(CALLS)
 def test_the_order_of_each_record_is_kept(calls: list[Write]) -> None:
-    places = [place for batch in batches(calls) for part in batch.parts() for place, _ in part]
+    places = [place for batch in batches(calls) for part in batch.chunks() for place, _ in part]
     assert sorted(places) == list(range(len(calls)))
     for id_ in "xyz":
         of_record = [place for place in places if calls[place].id == id_]

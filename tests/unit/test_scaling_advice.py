@@ -223,7 +223,7 @@ async def test_systems_and_the_service_are_advised_on_by_what_they_do() -> None:
 async def test_replicas_are_looked_at_together() -> None:
     played = Played()
     advisor = played.advisor()
-    advisor.hear([{"used": 0.1}, {"used": None}, {}])
+    advisor.merge([{"used": 0.1}, {"used": None}, {}])
     told = (await played.run(advisor, 2000, busy=0.3))["service"]
     assert told["utilisation"] == pytest.approx(0.2)
     assert (told["replicas"], told["highest"]) == (4, pytest.approx(0.3))

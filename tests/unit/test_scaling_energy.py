@@ -18,7 +18,7 @@ from app.settings.energy import EnergySettings
 from app.settings.main import MediatorSettings
 from mediator.placement.candidates import Candidate
 from mediator.scaling.advisor import Advisor
-from mediator.scaling.energy import Cost, Energy, Load, Stated, cost, least, tell
+from mediator.scaling.energy import Cost, Energy, Load, Stated, cost, energy_report, least
 from mediator.scaling.model import BAND
 from mediator.schema.annotations import Metric
 
@@ -126,7 +126,7 @@ def test_what_is_overrun_has_a_cost_but_no_other_size() -> None:
     assert cost(NODE, load, 1.0) == Cost(0.26, 0.1)
     assert cost(NODE, load, 0.5) is None
     assert least(NODE, load, (1.0, 0.5)) is None
-    assert "No size that was compared" in tell(NODE, load, ALL_OR_HALF)["why"]
+    assert "No size that was compared" in energy_report(NODE, load, ALL_OR_HALF)["why"]
 
 
 # --- In words.
@@ -135,7 +135,7 @@ def test_what_is_overrun_has_a_cost_but_no_other_size() -> None:
 def test_what_the_documentation_prints_is_what_is_told() -> None:
     [printed] = re.findall(r'^"energy": (\{.*?\})\n```', DOCUMENTED, re.DOTALL | re.MULTILINE)
     load = Load(used=0.2, rate=2000.0, delay_s=0.0011, size=1.0, most=0.3)
-    told = tell(Stated(22.0, 26.0, 1e-5), load, ALL_OR_HALF)
+    told = energy_report(Stated(22.0, 26.0, 1e-5), load, ALL_OR_HALF)
     wanted = orjson.loads(printed)
     assert told.keys() == wanted.keys()
     for name, figure in wanted.items():
@@ -148,7 +148,7 @@ def test_what_the_documentation_prints_is_what_is_told() -> None:
 
 
 def test_sizes_are_compared_once_half_an_hour_was_seen() -> None:
-    told = tell(NODE, Load(0.2, 100.0, 0.01, 1.0, None), ALL_OR_HALF)
+    told = energy_report(NODE, Load(0.2, 100.0, 0.01, 1.0, None), ALL_OR_HALF)
     assert told["least"] is None
     assert "Half an hour has to be seen" in told["why"]
     assert told["goal_met"] is None
@@ -211,13 +211,13 @@ async def test_a_system_and_the_service_are_told_by_their_load() -> None:
     assert service["least"]["size"] == 1.0
     played.rate = 0.0
     told = await played.run(10)
-    assert "Nothing is known to be asked of it" in told["systems"]["redis"]["energy"]["why"]
-    assert "Nothing is known to be asked of it" in told["service"]["energy"]["why"]
+    assert "It has no known load" in told["systems"]["redis"]["energy"]["why"]
+    assert "It has no known load" in told["service"]["energy"]["why"]
 
 
 async def test_replicas_add_up() -> None:
     played = Played(Energy(Stated(20.0, 60.0)))
-    played.advisor.hear([{"used": 0.26}, {"used": 0.26}])
+    played.advisor.merge([{"used": 0.26}, {"used": 0.26}])
     told = (await played.run(2400))["service"]["energy"]
     assert told["power_w"] == pytest.approx(3 * 29.6)
     assert told["energy_j"] == pytest.approx(0.888)

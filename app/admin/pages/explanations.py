@@ -1,4 +1,4 @@
-"""The figures behind a placement in words, from its explanation (`mediator.placement.explain`)."""
+"""The explanation of a placement (`mediator.placement.explain`) in sentences."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _NOT_FAR: Final = 1_000.0
 def reasons(explained: Mapping[str, Any]) -> list[str]:
     """Say for each requirement with a metric how well each system meets it."""
     candidates = explained["candidates"]
-    scored = {name: c["parts"] for name, c in candidates.items() if c["parts"]}
+    scored = {name: c["terms"] for name, c in candidates.items() if c["terms"]}
     if not scored:
         return []
-    total = sum(part["weight"] for part in next(iter(scored.values())))
+    total = sum(term["weight"] for term in next(iter(scored.values())))
     columns = zip(*scored.values(), strict=True)
     return [_requirement(list(scored), column, total) for column in columns]
 
 
 def margin(explained: Mapping[str, Any]) -> str:
     """Say by how much the chosen system leads, or follows where data holds it."""
-    scores = explained["ballot"]
-    chosen, found = explained["system"], explained["margin"]
+    scores = explained["scores"]
+    chosen, margin = explained["system"], explained["margin"]
     if chosen not in scores:
         return "No score decided."
-    if found is None:
+    if margin is None:
         return f"{chosen} is the only system that can serve it."
     best = max(scores, key=lambda name: scores[name])
     if best != chosen:
         return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
-    runner_up = found["runner_up"]
-    ahead = share(found["ratio"]) if found["ratio"] < _NOT_FAR else "far"
+    runner_up = margin["runner_up"]
+    ahead = share(margin["ratio"]) if margin["ratio"] < _NOT_FAR else "far"
     return (
         f"{chosen} scores {scores[chosen]:.3g} and {runner_up}, the runner-up,"
         f" {scores[runner_up]:.3g}: {ahead} ahead."
@@ -45,30 +45,30 @@ def margin(explained: Mapping[str, Any]) -> str:
 
 def flips(explained: Mapping[str, Any]) -> list[str]:
     """Say what would flip the choice, one metric of one system at a time, the nearest first."""
-    found = [
+    sentences = [
         (_distance(threshold["measured"], value), _flip(threshold, value, word))
         for threshold in explained["thresholds"]
         for value, word in ((threshold["below"], "fell to"), (threshold["above"], "rose to"))
         if value is not None
     ]
-    return [told for distance, told in sorted(found) if distance <= _NOT_FAR]
+    return [sentence for distance, sentence in sorted(sentences) if distance <= _NOT_FAR]
 
 
-def _requirement(names: Sequence[str], parts: Sequence[Mapping[str, Any]], total: float) -> str:
-    first = parts[0]
+def _requirement(names: Sequence[str], terms: Sequence[Mapping[str, Any]], total: float) -> str:
+    first = terms[0]
     name, goal = first["metric"], first["goal"]
     subject = name_of(name).capitalize()
     if first["statistic"] == "p99":
         subject += ", 99th percentile"
-    wish = f"goal {metric(goal, name)}" if goal is not None else "by a utility of at most 1"
+    target = f"goal {metric(goal, name)}" if goal is not None else "by a utility of at most 1"
     weight = f"{share(first['weight'] / total)} of the score"
-    told = "; ".join(_met(system, part) for system, part in zip(names, parts, strict=True))
-    return f"{subject} ({wish}; {weight}): {told}."
+    values = "; ".join(_met(system, term) for system, term in zip(names, terms, strict=True))
+    return f"{subject} ({target}; {weight}): {values}."
 
 
-def _met(system: str, part: Mapping[str, Any]) -> str:
-    worth = f"{part['f']:.3g} times the goal" if part["by"] == "goal" else f"worth {part['f']:.3g}"
-    return f"{system} has {metric(part['measured'], part['metric'])}, {worth}"
+def _met(system: str, term: Mapping[str, Any]) -> str:
+    worth = f"{term['f']:.3g} times the goal" if term["by"] == "goal" else f"worth {term['f']:.3g}"
+    return f"{system} has {metric(term['measured'], term['metric'])}, {worth}"
 
 
 def _flip(threshold: Mapping[str, Any], value: float, word: str) -> str:

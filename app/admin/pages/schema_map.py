@@ -26,14 +26,14 @@ async def show(request: Request, database: Database = None, node: NodeName = Non
     """Show the tree of a database, and one of its nodes closely."""
     control: ControlPlane = request.app.state.control
     databases, name = await chosen_database(request, database)
-    context: dict[str, Any] = {"databases": databases, "database": name, "survey": None}
+    context: dict[str, Any] = {"databases": databases, "database": name, "summary": None}
     if name:
-        survey = await control.survey(name)
-        chosen = node or _telling(survey["nodes"])
+        summary = await control.summary(name)
+        chosen = node or _telling(summary["nodes"])
         explained = await control.explain(name, *_path(chosen))
         context |= {
-            "survey": survey,
-            "classes": _tree(survey),
+            "summary": summary,
+            "classes": _tree(summary),
             "hues": hues_of(await control.systems()),
             "explained": explained,
             "reasons": reasons(explained),
@@ -60,7 +60,7 @@ def _telling(nodes: dict[str, Any]) -> str:
     return next(iter([*alone, *voting]), _ROOT)
 
 
-def _tree(survey: dict[str, Any]) -> list[dict[str, Any]]:
+def _tree(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """Arrange the nodes by class and cache group."""
     return [
         {
@@ -70,7 +70,7 @@ def _tree(survey: dict[str, Any]) -> list[dict[str, Any]]:
                 for name, placed in groups.items()
             ],
         }
-        for class_name, groups in survey["groups"].items()
+        for class_name, groups in summary["groups"].items()
     ]
 
 

@@ -14,9 +14,10 @@ _ENDING: Final = ("forecast", "reasons", "rows", "reports")
 
 def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
     """Return a run; in a listing without its job, its log and its reports."""
+    job = run.document["job"]
     document: dict[str, Any] = {
         "id": run.id,
-        "kind": run.document["kind"],
+        "kind": job["kind"],
         "state": run.state,
         "dry_run": run.dry_run,
         "attempt": run.attempt,
@@ -30,4 +31,4 @@ def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
         name: run.progress[name] for name in _PROGRESS if name in run.progress
     }
     ending: dict[str, Any] = {name: run.ending[name] for name in _ENDING if name in run.ending}
-    return {**document, **progress, **ending, "job": run.document}
+    return {**document, **progress, **ending, "job": job}

@@ -16,8 +16,7 @@ from app.security.authorisation import Access
 from mediator.access.model import Scope
 from mediator.base.errors import Forbidden
 from mediator.catalogue.runs import StoredRun
-from spark_jobs.runner.job import Job, read_job
-from spark_jobs.runner.port import ClassSource, SpecInvalid
+from spark_jobs.runner.job import STORED_VERSION, Job
 
 __all__ = ["Permission", "RunRights"]
 
@@ -41,10 +40,11 @@ class RunRights:
         Raises:
             Unauthenticated, Forbidden, NotFound: As `Access.require` does.
         """
-        for database, class_name in _sources(job):
+        for database, class_name in job.reads:
             await self._require(access, Scope.READ, database, class_name)
             access.require_all(database, class_name)
-        await self._require_sink(access, job)
+        if job.into is not None:
+            await self._require_write(access, job.into.database, job.into.class_name)
 
     async def require_view(self, access: Access, run: StoredRun) -> Permission:
         """Return if a run may be shown, and how to check that later again.
@@ -52,8 +52,7 @@ class RunRights:
         Raises:
             Unauthenticated, Forbidden, NotFound: As `Access.require` does.
         """
-        job = _job_of(access, run)
-        sources = [] if job is None else _sources(job)
+        sources = _stored_reads(access, run)
         for database, class_name in sources:
             await self._require(access, Scope.READ, database, class_name)
             if not _may_view(access, run, database, class_name):
@@ -67,14 +66,12 @@ class RunRights:
     async def require_control(self, access: Access, run: StoredRun) -> None:
         """Return if a run may be cancelled or resumed; raises what `require_view` does."""
         await self.require_view(access, run)
-        job = _job_of(access, run)
-        if job is not None:
-            await self._require_sink(access, job)
+        if writes := run.document.get("writes"):
+            await self._require_write(access, *writes)
 
-    async def _require_sink(self, access: Access, job: Job) -> None:
-        if job.into is not None:
-            await self._require(access, Scope.WRITE, job.into.database, job.into.class_name)
-            access.require_all(job.into.database, job.into.class_name)
+    async def _require_write(self, access: Access, database: str, class_name: str) -> None:
+        await self._require(access, Scope.WRITE, database, class_name)
+        access.require_all(database, class_name)
 
     async def _require(self, access: Access, scope: Scope, database: str, class_name: str) -> None:
         access.require(scope, database, class_name)
@@ -88,19 +85,12 @@ def _may_view(access: Access, run: StoredRun, database: str, class_name: str) ->
     return access.may_read_all(database, class_name) and (until is None or run.created > until)
 
 
-def _job_of(access: Access, run: StoredRun) -> Job | None:
-    """Read the job of a run; one of an older version may not be understood any more.
+def _stored_reads(access: Access, run: StoredRun) -> list[tuple[str, str]]:
+    """Return the classes that a run reads; of one of another version nobody can tell.
 
-    Nobody can tell what such a job has read: it is for administrators of the database, and None.
+    Such a run is for administrators of the database.
     """
-    try:
-        return read_job(run.document, run.database)
-    except SpecInvalid:
+    if run.document.get("version") != STORED_VERSION:
         access.require(Scope.ADMIN, run.database)
-        return None
-
-
-def _sources(job: Job) -> list[tuple[str, str]]:
-    sources = [wanted.source for wanted in job.inputs]
-    assert all(isinstance(source, ClassSource) for source in sources)  # read_job saw to it
-    return [(s.database, s.class_name) for s in sources if isinstance(s, ClassSource)]
+        return []
+    return [(database, class_name) for database, class_name in run.document["reads"]]

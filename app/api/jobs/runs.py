@@ -28,8 +28,9 @@ from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Una
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
 from mediator.query.parser import parse_query_document
-from spark_jobs.runner.job import Into, Job, read_job
-from spark_jobs.runner.port import ClassSource, ColumnType, Input, SpecInvalid
+from spark_jobs.runner.job import Into, Job, parse_job
+from spark_jobs.runner.port import ColumnType, Input
+from spark_jobs.runner.specification import ClassSource, SpecInvalid
 from spark_jobs.sinks.fitting import misfits
 
 __all__ = ["JobBackend", "Jobs", "require_backend"]
@@ -89,7 +90,9 @@ class Jobs:
         dry_run = _dry_run(routed)
         raw = await read_body(routed.request, self._most_bytes)
         document = parse_json(raw)
-        database_id = await self._check(routed, document)
+        database_id = (await self._directory.database(routed.database)).id
+        job = _parse(document, routed.database)
+        await self._check(routed, job)
         await _require_worker(job_backend)
         identity = routed.identity(self._ids, raw)
         routed.request.phases.end("parse")
@@ -97,7 +100,7 @@ class Jobs:
             run, replayed = await job_backend.runs.submit(
                 uuid4().hex,
                 (routed.database, database_id),
-                document,
+                job.to_stored(),
                 dry_run=dry_run,
                 # The key is the principal's: others may use the same characters for another job.
                 key=None if identity.key is None else identity.derive("job"),
@@ -162,34 +165,25 @@ class Jobs:
         database_id = (await self._directory.database(routed.database)).id
         run = await job_backend.runs.find(database_id, routed.id)
         await self._rights.require_control(routed.access, run)
-        _require_room(routed.access, run.document)
+        _require_room(routed.access, creates=bool(run.document.get("writes")))
         await _require_worker(job_backend)
         with routed.access.submitting() as bound:
             return _answer(202, await job_backend.runs.resume(database_id, routed.id, bound))
 
-    async def _check(self, routed: RoutedRequest, document: Any) -> str:
-        """Refuse now what a worker would refuse later, and what the worker does not ask.
-
-        Returns:
-            The id of the database.
-        """
-        database = routed.database
-        database_id = (await self._directory.database(database)).id
-        job = _read(document, database)
+    async def _check(self, routed: RoutedRequest, job: Job) -> None:
+        """Refuse now what a worker would refuse later, and what the worker does not check."""
         await self._rights.require_submission(routed.access, job)
-        _require_room(routed.access, document)
-        for wanted in job.inputs:
-            await self._check_input(wanted, document["spec"])
+        _require_room(routed.access, creates=job.into is not None)
+        for input_ in job.inputs:
+            await self._check_input(input_, job.pointer_to(input_))
         if job.into is not None:
             await self._check_into(job.into, job.columns)
-        return database_id
 
-    async def _check_input(self, wanted: Input, spec: Mapping[str, Any]) -> None:
-        source = wanted.source
-        assert isinstance(source, ClassSource)  # read_job saw to it
-        pointer = f"/spec/{wanted.name}" if wanted.name in spec else "/spec"
+    async def _check_input(self, input_: Input, pointer: str) -> None:
+        source = input_.source
+        assert isinstance(source, ClassSource)  # parse_job refuses files here
         resource = await self._class(source.database, source.class_name, pointer)
-        unknown = [name for name in wanted.fields or () if name not in resource.schema.fields]
+        unknown = [name for name in input_.fields or () if name not in resource.schema.fields]
         if unknown:
             reason = f"{source.class_name} has no field {', '.join(unknown)}"
             raise _malformed(pointer, reason)
@@ -219,15 +213,15 @@ class Jobs:
             raise Invalid(error.detail, locations=locations) from None
 
 
-def _read(document: Any, database: str) -> Job:
+def _parse(document: Any, database: str) -> Job:
     try:
-        return read_job(document, database)
+        return parse_job(document, database)
     except SpecInvalid as error:
         raise _malformed(error.pointer, error.reason) from None
 
 
 def require_backend(job_backend: JobBackend | None) -> JobBackend:
-    """Return the job_backend.
+    """Return the backend.
 
     Raises:
         Unavailable: There is none.
@@ -241,13 +235,13 @@ async def _require_worker(job_backend: JobBackend) -> None:
     seen = await job_backend.workers.seen(_SEEN_WITHIN_S)
     if not seen.working:
         why = seen.trouble or "No worker has been seen for a minute."
-        detail = f"Nobody carries out jobs: {why} Start `portolan worker`."
+        detail = f"No worker executes jobs: {why} Start `portolan worker`."
         raise Unavailable(detail, system="spark", retry_after_s=30)
 
 
-def _require_room(access: Access, document: Mapping[str, Any]) -> None:
+def _require_room(access: Access, *, creates: bool) -> None:
     """Return if a job creates nothing, or its tenant has room; raises `StorageFull` otherwise."""
-    if "into" in document and access.meter.room <= 0:
+    if creates and access.meter.room <= 0:
         raise access.meter.full()
 
 

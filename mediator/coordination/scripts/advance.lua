@@ -1,6 +1,6 @@
 -- Moves the cursor of a partition's materialiser, and takes the steps of its copies.
 -- KEYS: prefix, lease. ARGV: token, partition, cursor before ('' for none), cursor after; then rows
--- of copy, state before, state after ('' for none). Answers 1; -1: no lease, or another cursor.
+-- of copy, state before, state after ('' for none). Returns 1; -1: no lease, or another cursor.
 -- A step that does not begin at the present state is left out.
 
 local states, partition = base .. 'view', ARGV[2]

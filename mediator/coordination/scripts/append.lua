@@ -1,8 +1,8 @@
--- Appends what a relay has read of a system's logs, moves their cursors, and tells up to when the
+-- Appends what a relay has read of a system's logs, moves their cursors, and publishes up to when the
 -- feed has all that the system acknowledged: all of it, or nothing.
 -- KEYS: prefix, lease. ARGV: generation proposed, token, system, until ('' if that is not known);
 -- then for each log its source, after, upto, and a number of rows; each row is a partition and, as
--- lines, the places, classes and documents of its entries. Answers how many were new; -1: no
+-- lines, the positions, classes and documents of its entries. Returns how many were new; -1: no
 -- lease; -2: went back.
 
 local cursors = base .. 'cursors'
@@ -22,10 +22,10 @@ end
 -- Appends the entries of a row that are beyond a cursor; returns how many those were.
 local function append(at, cursor)
   local stream, new, appended = base .. ARGV[at], false, 0
-  local places, classes = lines(ARGV[at + 1]), lines(ARGV[at + 2])
+  local positions, classes = lines(ARGV[at + 1]), lines(ARGV[at + 2])
   for document in lines(ARGV[at + 3]) do
     local class = classes()
-    new = new or below(cursor, places())
+    new = new or is_before(cursor, positions())
     if new then
       redis.call('XADD', stream, '*', 'k', class, 'c', document)
       appended = appended + 1
@@ -36,11 +36,11 @@ end
 
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return -1 end
 
--- Every log is looked at before the first write: a script that ends has its writes kept.
+-- Every log is checked before the first write: Redis does not roll a script back.
 local logs, at = {}, 5
 while at <= #ARGV do
   local cursor = redis.call('HGET', cursors, ARGV[at]) or ''
-  if below(cursor, ARGV[at + 1]) then return -2 end
+  if is_before(cursor, ARGV[at + 1]) then return -2 end
   local rows, past = at + 4, at + 4 + 4 * ARGV[at + 3]
   logs[#logs + 1] = { source = ARGV[at], cursor = cursor, upto = ARGV[at + 2], rows = rows, past = past }
   at = past
@@ -50,7 +50,7 @@ begin_generation(ARGV[1])
 local appended = 0
 for _, log in ipairs(logs) do
   for row = log.rows, log.past - 1, 4 do appended = appended + append(row, log.cursor) end
-  if below(log.cursor, log.upto) then redis.call('HSET', cursors, log.source, log.upto) end
+  if is_before(log.cursor, log.upto) then redis.call('HSET', cursors, log.source, log.upto) end
 end
 if ARGV[4] ~= '' then redis.call('HSET', base .. 'until', ARGV[3], ARGV[4]) end
 return appended

@@ -1,4 +1,4 @@
--- Counts on, and answers the number.
+-- Counts on, and returns the number.
 -- KEYS: the count.
 
-return counted(KEYS[1], true)
+return next_number(KEYS[1], true)

@@ -1,7 +1,7 @@
 -- Removes the oldest entries of a partition that are too many, some at a time; or, if none are,
 -- those that are too old. Keeps the id of the last one removed: a position before it is gone.
 -- KEYS: prefix. ARGV: partition, entries kept, oldest id kept, entries removed at most.
--- Answers whether there may be more to remove.
+-- Returns whether there may be more to remove.
 
 local stream, most = base .. ARGV[1], tonumber(ARGV[4])
 local excess = math.min(redis.call('XLEN', stream) - ARGV[2], most)

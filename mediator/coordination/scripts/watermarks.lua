@@ -1,4 +1,4 @@
 -- Returns the tick and all states of a database's copies, as of one instant.
 -- KEYS: prefix, the ticks.
 
-return { counted(KEYS[2], false), redis.call('HGETALL', base .. 'view') }
+return { next_number(KEYS[2], false), redis.call('HGETALL', base .. 'view') }

@@ -18,7 +18,7 @@ __all__ = ["observe", "prepare"]
 _NAMESPACE_EXISTS: Final = 48
 _STAND_IN_LOSS_S: Final = 1.0
 _JOURNAL_MS: Final = 100
-"""MongoDB writes its journal every 100 ms unless told otherwise (storage.journal)."""
+"""MongoDB writes its journal every 100 ms by default (storage.journal)."""
 
 Client = AsyncMongoClient[dict[str, Any]]
 
@@ -47,7 +47,7 @@ async def observe(client: Client, config: SystemConfig) -> ServerFacts:
     """Ask a server for its version and configuration."""
     build = await client.admin.command("buildInfo")
     hello = await client.admin.command("hello")
-    options = await _asked(client, "getCmdLineOpts")
+    options = await _run_if_allowed(client, "getCmdLineOpts")
     lost: float | None
     details = {"storage": ",".join(build.get("storageEngines", ()))}
     if is_stand_in(build):
@@ -88,12 +88,12 @@ async def _write_concern(client: Client, config: SystemConfig) -> Mapping[str, A
         return {"w": "majority", "j": True}
     if config.durability == "second":
         return {"w": 1}
-    answer = await _asked(client, "getDefaultRWConcern")
+    answer = await _run_if_allowed(client, "getDefaultRWConcern")
     concern: Mapping[str, Any] = answer.get("defaultWriteConcern", {})
     return concern
 
 
-async def _asked(client: Client, command: str) -> Mapping[str, Any]:
+async def _run_if_allowed(client: Client, command: str) -> Mapping[str, Any]:
     """Run a command that a server may not know, or not allow us."""
     try:
         answer: Mapping[str, Any] = await client.admin.command(command)

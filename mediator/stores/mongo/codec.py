@@ -15,10 +15,10 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 
 __all__ = [
-    "Form",
+    "Codec",
     "decimal_of",
-    "form_of",
-    "item_form",
+    "field_codec",
+    "item_codec",
     "microseconds",
     "moment",
     "ordered_text",
@@ -119,7 +119,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Codec:
     """Two functions: from the Python form of a value to BSON, and back. Neither is given null."""
 
     encode: Convert
@@ -161,38 +161,38 @@ def _json(stored: Any) -> Any:
     return int(stored) if type(stored) is Int64 else stored
 
 
-_ITEMS: Final[Mapping[FieldType, Form]] = {
-    FieldType.STRING: Form(_same, _same),
-    FieldType.REFERENCE: Form(_same, _same),
-    FieldType.INTEGER: Form(Int64, int),
-    FieldType.FLOAT: Form(float, _same),
-    FieldType.DECIMAL: Form(sortable_decimal, decimal_of),
-    FieldType.BOOLEAN: Form(_same, _same),
-    FieldType.TIMESTAMP: Form(_timestamp, moment),
-    FieldType.BINARY: Form(bytes, bytes),
-    FieldType.DOCUMENT: Form(_document, _json),
+_ITEMS: Final[Mapping[FieldType, Codec]] = {
+    FieldType.STRING: Codec(_same, _same),
+    FieldType.REFERENCE: Codec(_same, _same),
+    FieldType.INTEGER: Codec(Int64, int),
+    FieldType.FLOAT: Codec(float, _same),
+    FieldType.DECIMAL: Codec(sortable_decimal, decimal_of),
+    FieldType.BOOLEAN: Codec(_same, _same),
+    FieldType.TIMESTAMP: Codec(_timestamp, moment),
+    FieldType.BINARY: Codec(bytes, bytes),
+    FieldType.DOCUMENT: Codec(_document, _json),
 }
 
 
-def item_form(type_: FieldType) -> Form:
-    """Return the form of an item of a list, set or map."""
+def item_codec(type_: FieldType) -> Codec:
+    """Return the codec of an item of a list, set or map."""
     return _ITEMS[type_]
 
 
-def form_of(field: Field) -> Form:
-    """Return the form of a field's values."""
+def field_codec(field: Field) -> Codec:
+    """Return the codec of a field's values."""
     if field.items is None:
-        return _scalar_form(field)
+        return _scalar_codec(field)
     return _COLLECTIONS[field.type](_ITEMS[field.items])
 
 
-def _scalar_form(field: Field) -> Form:
-    """Return a form that the server sorts; items are never sorted by it."""
+def _scalar_codec(field: Field) -> Codec:
+    """Return a codec that keeps the order; the server never sorts by items."""
     if field.type in _SORTED_AS_TEXT:
-        return Form(ordered_text, plain_text)
+        return Codec(ordered_text, plain_text)
     if field.type is FieldType.BINARY:
         # BSON compares binary by length first; texts of U+0000 to U+00FF compare as bytes do.
-        return Form(_octets_text if field.index else bytes, _octets)
+        return Codec(_octets_text if field.index else bytes, _octets)
     return _ITEMS[field.type]
 
 
@@ -205,30 +205,30 @@ def _octets(stored: bytes | str) -> bytes:
     return stored.encode("latin-1") if isinstance(stored, str) else bytes(stored)
 
 
-def _list(item: Form) -> Form:
-    return Form(
+def _list(item: Codec) -> Codec:
+    return Codec(
         lambda value: list(map(item.encode, value)),
         lambda stored: list(map(item.decode, stored)),
     )
 
 
-def _set(item: Form) -> Form:
-    """Return the form of a set: `$addToSet` keeps no order, so sets are sorted when read."""
-    return Form(
+def _set(item: Codec) -> Codec:
+    """Return the codec of a set: `$addToSet` keeps no order, so sets are sorted when read."""
+    return Codec(
         lambda value: list(map(item.encode, sorted(set(value)))),
         lambda stored: sorted(map(item.decode, stored)),
     )
 
 
-def _map(item: Form) -> Form:
-    return Form(
+def _map(item: Codec) -> Codec:
+    return Codec(
         lambda value: {path_key(key): item.encode(member) for key, member in value.items()},
         lambda stored: {plain_key(key): item.decode(member) for key, member in stored.items()},
     )
 
 
 _SORTED_AS_TEXT: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
-_COLLECTIONS: Final[Mapping[FieldType, Callable[[Form], Form]]] = {
+_COLLECTIONS: Final[Mapping[FieldType, Callable[[Codec], Codec]]] = {
     FieldType.LIST: _list,
     FieldType.SET: _set,
     FieldType.MAP: _map,

@@ -1,13 +1,13 @@
-"""Connections kept at hand for commands on single records.
+"""Connections borrowed from the driver for commands on single records.
 
 For each command the driver selects a server, takes a connection from its pool under several locks,
 and starts two tasks and a timer to read the answer: three quarters of the processor time that a
 point read takes. Here a connection is borrowed from the driver's pool for a second at a time, and
 commands follow each other on it; deadlines are the caller's (`errors.guarded`). The driver goes on
-to do what is hard: it finds the primary, authenticates, and is told of every failure.
+to do what is hard: it finds the primary, authenticates, and is notified of every failure.
 
 This reaches below the driver's public interface, which has no cheaper way; it is why the driver's
-minor version is pinned, and `tests/conformance/test_mongo_lines.py` watches over it.
+minor version is pinned, and `tests/conformance/test_mongo_connections.py` watches over it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pymongo.network_layer import PyMongoProtocol
 
 from mediator.base.cancellation import end
 
-__all__ = ["Lines"]
+__all__ = ["DriverConnections"]
 
 _HELD_S: Final = 1.0
 """The driver, too, looks after a second whether a connection is still good."""
@@ -38,7 +38,7 @@ _SPARE: Final = 2
 _Client = AsyncMongoClient[dict[str, Any]]
 
 
-class _Line:
+class _Connection:
     """A connection on loan, one command at a time."""
 
     def __init__(
@@ -49,11 +49,11 @@ class _Line:
         self._until = monotonic() + _HELD_S
 
     @property
-    def is_worn(self) -> bool:
-        """Whether it has to be given back."""
+    def is_due(self) -> bool:
+        """Whether it has to be returned."""
         return monotonic() > self._until or self._connection.conn_closed()
 
-    async def ask(
+    async def send(
         self, client: _Client, database: str, commands: Sequence[MutableMapping[str, Any]]
     ) -> list[dict[str, Any]]:
         """Send commands and return the answers, as `AsyncConnection.command` does.
@@ -79,13 +79,13 @@ class _Line:
         return replies
 
     async def end(self, error: BaseException | None = None) -> None:
-        """Give the connection back; the driver draws its conclusions from an error."""
+        """Return the connection; the driver marks its server unknown after an error."""
         kind, traceback = (type(error), error.__traceback__) if error else (None, None)
         await self._loan.__aexit__(kind, error, traceback)
 
 
-class Lines:
-    """The connections at hand of one client.
+class DriverConnections:
+    """Connections borrowed from the pool of one client.
 
     Args:
         client: The driver's client.
@@ -96,7 +96,7 @@ class Lines:
         self._client = client
         self._most = pool_size - _SPARE
         self._lent = 0
-        self._idle: list[_Line] = []
+        self._idle: list[_Connection] = []
         self._retiring: asyncio.Task[None] | None = None
 
     async def command(self, database: str, command: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -111,64 +111,65 @@ class Lines:
 
         All of them are carried out, even if one is answered with an error, which is raised then.
         """
-        line = await self._line()
-        if line is None:
+        connection = await self._idle_connection()
+        if connection is None:
             return [await self._client[database].command(command) for command in commands]
         try:
-            replies = await line.ask(self._client, database, commands)
+            replies = await connection.send(self._client, database, commands)
         except (OperationFailure, DocumentTooLarge):
-            await self._keep(line)
+            await self._keep(connection)
             raise
         except BaseException as error:
-            await self._end(line, error)
+            await self._end(connection, error)
             raise
-        await self._keep(line)
+        await self._keep(connection)
         return replies
 
     async def close(self) -> None:
-        """Give every connection back."""
+        """Return every connection."""
         self._most = 0
         if self._retiring is not None:
             await end([self._retiring])
         while self._idle:
             await self._end(self._idle.pop())
 
-    async def _line(self) -> _Line | None:
-        """Return a line that nobody uses; None if there are as many as may be."""
+    async def _idle_connection(self) -> _Connection | None:
+        """Return an idle connection; None if none may be borrowed any more."""
         while self._idle:
-            line = self._idle.pop()
-            if not line.is_worn:
-                return line
-            await self._end(line)
+            connection = self._idle.pop()
+            if not connection.is_due:
+                return connection
+            await self._end(connection)
+        # Never the last ones: cursors and bulk writes of the driver would wait for a whole loan.
         return await self._borrow() if self._lent < self._most else None
 
-    async def _borrow(self) -> _Line:
+    async def _borrow(self) -> _Connection:
         self._lent += 1
         try:
             loan = await self._client._conn_for_writes(None, "command")  # noqa: SLF001 - see above
-            return _Line(loan, await loan.__aenter__())
+            return _Connection(loan, await loan.__aenter__())
         except BaseException:
             self._lent -= 1
             raise
 
-    async def _keep(self, line: _Line) -> None:
+    async def _keep(self, connection: _Connection) -> None:
         if not self._most:
-            await self._end(line)
+            await self._end(connection)
             return
-        self._idle.append(line)
+        self._idle.append(connection)
         if self._retiring is None:
             self._retiring = asyncio.create_task(self._retire())
 
     async def _retire(self) -> None:
-        """Give back what nobody uses any more."""
+        """Return connections that stay idle."""
         while self._idle:
             await asyncio.sleep(_HELD_S)
-            worn = [line for line in self._idle if line.is_worn]
-            self._idle = [line for line in self._idle if line not in worn]
-            for line in worn:
-                await self._end(line)
+            due = [connection for connection in self._idle if connection.is_due]
+            self._idle = [connection for connection in self._idle if connection not in due]
+            for connection in due:
+                await self._end(connection)
         self._retiring = None
 
-    async def _end(self, line: _Line, error: BaseException | None = None) -> None:
+    async def _end(self, connection: _Connection, error: BaseException | None = None) -> None:
         self._lent -= 1
-        await line.end(error)
+        await connection.end(error)

@@ -2,7 +2,7 @@
 
 Every update of a write with a token has the condition that the record is not fenced against it, in
 the same step. So the two come one after the other: what came first is among the versions that the
-fence reads, what comes later does not apply. A write that would *make* the record meets a tombstone
+fence reads, what comes later does not apply. A write that would *make* the record finds a tombstone
 that the fence has put there, and an insertion fails on its key.
 """
 
@@ -39,7 +39,7 @@ async def fence(
     try:
         document = await session.put(layout, layout.key(id_) | unfenced(token), update, BOOKKEEPING)
     except DuplicateKeyError:
-        # It was fenced before, or somebody else has made the record at the same time.
+        # It was fenced before, or a concurrent write has made the record.
         document = await session.find(layout, id_, BOOKKEEPING | {"_fences": 1})
         if not is_fenced(document, token):
             return await fence(session, fragment, id_, token, now_us)

@@ -7,12 +7,12 @@
 ``creation_version``       version of the object's creation, Int64
 ``tombstone``   when it was deleted (Int64, microseconds); only deleted records have it
 ``_ops``        remembered operations, the last `REMEMBERED` of them
-``_pending``    outbox: the writes that the relay has not taken yet, each as `Effects.text`
+``_pending``    outbox: the writes that are not relayed yet, each as `Effects.text`
 ``_base``       values before the first of these, as JSON text; absent if there was no record
-``_fences``     tokens whose writes take no effect any more, each with its time
-``_intent``       the write intent that lies on the record
+``_fences``     tokens whose writes are refused, each with its time
+``_intent``       the write intent on the record
 ``_joint``      the last joint write of the record: the intent under which it happened
-``_settled``    how many writes the relay has taken, and which were the last, as JSON text
+``_acknowledged``    how many writes the relay has acknowledged, and the last of them, as JSON text
 =============== ===================================================================================
 
 User names are only ever keys below ``values`` and ``versions``, and escaped there.
@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from mediator.schema.types import Values
-from mediator.stores.mongo.codec import form_of, ordered_text, path_key, plain_text
+from mediator.stores.mongo.codec import field_codec, ordered_text, path_key, plain_text
 from mediator.stores.mongo.outbox.effect import Effects
 from mediator.stores.port import Fragment, Record
 
@@ -38,10 +38,10 @@ __all__ = [
     "Layout",
     "database_name",
     "database_prefix",
+    "has_intent",
     "is_fenced",
     "is_live",
     "layout_of",
-    "marked",
     "unfenced",
 ]
 
@@ -67,7 +67,7 @@ def unfenced(token: str) -> Document:
     return {"_fences.token": {"$ne": token}} if token else {}
 
 
-def marked(intent: str) -> Document:
+def has_intent(intent: str) -> Document:
     """Return the condition that a record has this intent; without one, that it has none."""
     return {"_intent": intent or {"$exists": False}}
 
@@ -85,7 +85,7 @@ def is_live(document: Mapping[str, Any] | None) -> bool:
 
 
 class Layout:
-    """One fragment, compiled: paths, forms and names.
+    """One fragment, compiled: paths, codecs and names.
 
     Attributes:
         fragment: The fragment.
@@ -94,12 +94,12 @@ class Layout:
         effects: Writes the entries of the outbox.
     """
 
-    __slots__ = ("_fields", "_forms", "_groups", "effects", "fragment", "paths", "version_paths")
+    __slots__ = ("_codecs", "_fields", "_groups", "effects", "fragment", "paths", "version_paths")
 
     def __init__(self, fragment: Fragment) -> None:
         self.fragment = fragment
         self.effects = Effects(fragment)
-        self._forms = {name: form_of(field) for name, field in fragment.fields.items()}
+        self._codecs = {name: field_codec(field) for name, field in fragment.fields.items()}
         self._fields = {name: path_key(name) for name in fragment.fields}
         self._groups = {name: path_key(name) for name in fragment.groups}
         self.paths = {name: f"values.{key}" for name, key in self._fields.items()}
@@ -118,7 +118,7 @@ class Layout:
 
     def encode(self, name: str, value: Any) -> Any:
         """Return a field's value as BSON."""
-        return None if value is None else self._forms[name].encode(value)
+        return None if value is None else self._codecs[name].encode(value)
 
     def encode_all(self, values: Mapping[str, Any]) -> Document:
         """Return values as the sub-document that holds them."""
@@ -134,7 +134,7 @@ class Layout:
             key = self._fields[name]
             if key in stored:
                 value = stored[key]
-                values[name] = None if value is None else self._forms[name].decode(value)
+                values[name] = None if value is None else self._codecs[name].decode(value)
         return values
 
     def encode_versions(self, versions: Mapping[str, int]) -> Document:

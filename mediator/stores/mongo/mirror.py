@@ -1,4 +1,4 @@
-"""Copies of records that live elsewhere: taken in when they are newer, as whole documents."""
+"""Copies of records of other stores: replaced when they are newer, as whole documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def absorb(
     *,
     force: bool,
 ) -> list[bool]:
-    """Make copies what the records say; see `Mirror.absorb`."""
+    """Replace copies by newer records; see `Mirror.absorb`."""
     layout = layout_of(fragment)
     requests = [
         ReplaceOne(
@@ -39,19 +39,19 @@ async def absorb(
         for record in records
     ]
     refused = await _bulk(session, layout, requests)
-    left = [records[place] for place in refused]
+    left = [records[position] for position in refused]
     held = await reader.read([Read(fragment, record.id, ()) for record in left]) if left else []
     surpassed = {
-        place: is_surpassed(record, now)
-        for place, record, now in zip(refused, left, held, strict=True)
+        position: is_surpassed(record, now)
+        for position, record, now in zip(refused, left, held, strict=True)
     }
-    return [surpassed.get(place, True) for place in range(len(records))]
+    return [surpassed.get(position, True) for position in range(len(records))]
 
 
 async def forget(
-    session: Session, fragment: Fragment, dead: Sequence[tuple[str, int]], now_us: int
+    session: Session, fragment: Fragment, tombstones: Sequence[tuple[str, int]], now_us: int
 ) -> None:
-    """Leave tombstones in the place of copies; see `Mirror.forget`."""
+    """Leave tombstones in the position of copies; see `Mirror.forget`."""
     layout = layout_of(fragment)
     requests = [
         UpdateOne(
@@ -62,7 +62,7 @@ async def forget(
             },
             upsert=True,
         )
-        for id_, creation_version in dead
+        for id_, creation_version in tombstones
     ]
     await _bulk(session, layout, requests)
 
@@ -88,7 +88,7 @@ def _document(layout: Layout, record: Record) -> Document:
 
 
 async def _bulk(session: Session, layout: Layout, requests: Sequence[Any]) -> list[int]:
-    """Do upserts; return the places of those whose record was there and did not match."""
+    """Run upserts; return the positions of those whose record was there and did not match."""
     if not requests:
         return []
     try:

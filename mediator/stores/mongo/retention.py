@@ -1,4 +1,4 @@
-"""Removing what is past its retention: tombstones, remembered operations and fences.
+"""Retention: removes old tombstones, remembered operations and fences.
 
 Collections are gone through in the order of their ids, a few documents at a time: how much a call
 looks at depends on how much there is to remove, and not on how much there is.
@@ -13,7 +13,7 @@ from bson.int64 import Int64
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.collection import AsyncCollection
 
-from mediator.stores.mongo.layout import Document, database_prefix, marked
+from mediator.stores.mongo.layout import Document, database_prefix, has_intent
 from mediator.stores.mongo.read.spans import span_after
 
 __all__ = ["PAGE", "REAP_WITHIN_S", "Reaper"]
@@ -22,7 +22,7 @@ PAGE: Final = 500
 """Documents that one command looks at."""
 
 REAP_WITHIN_S: Final = 30.0
-"""Longest time of one call: many short commands, for which nobody waits."""
+"""Longest time of one call: many short commands, in the background."""
 
 _PAGES: Final = 10
 """Pages of a collection that one call looks at, at most."""
@@ -45,7 +45,7 @@ class Reaper:
         self._last: _Name = ("", "")
 
     async def reap(self, before: int, limit: int) -> int:
-        """Remove up to `limit` tombstones, stale memories and fences.
+        """Remove up to `limit` tombstones, remembered operations and fences.
 
         Args:
             before: What is older than this goes (store clock, microseconds).
@@ -91,17 +91,21 @@ class Reaper:
         span, end = await span_after(collection, self._reached.pop(name, None), size)
         if end is not None:
             self._reached[name] = end
-        return await _bury(collection, span, before) + await _trim(collection, span, before)
+        return await _delete_tombstones(collection, span, before) + await _trim_lists(
+            collection, span, before
+        )
 
 
-async def _bury(collection: AsyncCollection[Document], span: Document, before: Int64) -> int:
-    # A tombstone waits for the relay, however long that is away.
-    old = {"tombstone": {"$lt": before}, "_pending.0": {"$exists": False}} | marked("")
+async def _delete_tombstones(
+    collection: AsyncCollection[Document], span: Document, before: Int64
+) -> int:
+    # A tombstone with changes that are not relayed stays.
+    old = {"tombstone": {"$lt": before}, "_pending.0": {"$exists": False}} | has_intent("")
     return (await collection.delete_many(span | old)).deleted_count
 
 
-async def _trim(collection: AsyncCollection[Document], span: Document, before: Int64) -> int:
-    """Forget operations and fences."""
+async def _trim_lists(collection: AsyncCollection[Document], span: Document, before: Int64) -> int:
+    """Remove remembered operations and fences."""
     stale: Document = {"time": {"$lt": before}}
     lists = ("_ops", "_fences")
     query = span | {"$or": [{name: {"$elemMatch": stale}} for name in lists]}

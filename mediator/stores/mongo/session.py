@@ -17,14 +17,14 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import BulkWriteError
 from pymongo.read_concern import ReadConcern
 
-from mediator.stores.mongo.connection import Lines
+from mediator.stores.mongo.connection import DriverConnections
 from mediator.stores.mongo.errors import DUPLICATE_KEY
 from mediator.stores.mongo.layout import Document, Layout, database_name
 from mediator.stores.mongo.write.attempt import Attempt
 from mediator.stores.mongo.write.decision import Change, Insertion
 from mediator.stores.port import StoreRefused, StoreTimeout, SystemConfig
 
-__all__ = ["STAND_IN", "Look", "Session", "is_stand_in"]
+__all__ = ["STAND_IN", "Lookup", "Session", "is_stand_in"]
 
 STAND_IN: Final = "mongo-java-server"
 
@@ -38,7 +38,7 @@ _NO_CONDITION: Final[Document] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Lookup:
     """Which documents are read.
 
     Attributes:
@@ -63,7 +63,7 @@ class Session:
     def __init__(self, config: SystemConfig) -> None:
         self._config = config
         self.client: AsyncMongoClient[Document] = _client(config)
-        self._lines = Lines(self.client, config.pool_size)
+        self._connections = DriverConnections(self.client, config.pool_size)
         self._databases: dict[str, AsyncDatabase[Document]] = {}
         self._write_concern = _CONCERNS[config.durability]
         self._read_concern: Document = {}
@@ -75,7 +75,7 @@ class Session:
         hello = await self.client.admin.command("hello")
         if "setName" in hello:
             # A primary that was deposed and does not know it yet answers local reads.
-            # It waits for a majority, for ever unless told otherwise.
+            # It waits for a majority, for ever without maxTimeMS.
             wait_ms = round(self._config.deadline_s * 1000)
             concern = {"level": "linearizable"}
             self._read_concern = {"readConcern": concern, "maxTimeMS": wait_ms}
@@ -88,7 +88,7 @@ class Session:
 
     async def close(self) -> None:
         """Release every connection."""
-        await self._lines.close()
+        await self._connections.close()
         await self.client.close()
 
     def database(self, name: str) -> AsyncDatabase[Document]:
@@ -113,7 +113,7 @@ class Session:
     ) -> Document | None:
         """Read one document, or None if there is none that satisfies the condition."""
         fragment = layout.fragment
-        reply = await self._lines.command(
+        reply = await self._connections.command(
             self.database(fragment.database).name,
             {
                 "find": fragment.stored_as,
@@ -127,15 +127,15 @@ class Session:
         batch = _batch(reply)
         return batch[0] if batch else None
 
-    async def find_each(self, layout: Layout, looked: Look) -> list[Document]:
+    async def find_each(self, layout: Layout, lookup: Lookup) -> list[Document]:
         """Read documents, in one round trip."""
         fragment = layout.fragment
         name = self.database(fragment.database).name
-        command = self._find(layout, looked) | self._read_concern
-        return _batch(await self._lines.command(name, command))
+        command = self._find(layout, lookup) | self._read_concern
+        return _batch(await self._connections.command(name, command))
 
     async def find_and_change(
-        self, layout: Layout, looked: Look, steps: Sequence[Document]
+        self, layout: Layout, lookup: Lookup, steps: Sequence[Document]
     ) -> tuple[list[Document], int]:
         """Read documents, if there are any to be read, and then update them, in one round trip.
 
@@ -144,37 +144,37 @@ class Session:
 
         Args:
             layout: Their layout.
-            looked: What is read.
+            lookup: What is read.
             steps: The statements of an `update`. What comes of one does not stop the others.
 
         Returns:
             What was read, and how many statements applied.
         """
-        first = [self._find(layout, looked)] if looked.most else []
+        first = [self._find(layout, lookup)] if lookup.most else []
         *found, changed = await self._send(layout, *first, self._update(layout, steps))
         return [document for reply in found for document in _batch(reply)], changed["n"]
 
     async def change_and_find(
-        self, layout: Layout, steps: Sequence[Document], looked: Look
+        self, layout: Layout, steps: Sequence[Document], lookup: Lookup
     ) -> list[Document]:
         """Update documents, or make them unless their ids are taken, and then read them.
 
         It takes one round trip; see `find_and_change`.
         """
         changed, found = await self._send(
-            layout, self._update(layout, steps), self._find(layout, looked)
+            layout, self._update(layout, steps), self._find(layout, lookup)
         )
         for error in changed.get("writeErrors", ()):
             if error["code"] != DUPLICATE_KEY:
                 raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
         return _batch(found)
 
-    def _find(self, layout: Layout, looked: Look) -> Document:
+    def _find(self, layout: Layout, lookup: Lookup) -> Document:
         return {
             "find": layout.fragment.stored_as,
-            "filter": looked.query,
-            "projection": looked.projection,
-            "batchSize": looked.most,
+            "filter": lookup.query,
+            "projection": lookup.projection,
+            "batchSize": lookup.most,
             "singleBatch": True,
         }
 
@@ -183,7 +183,7 @@ class Session:
         return self._lasting(command)
 
     async def modify(self, layout: Layout, attempt: Attempt) -> tuple[bool, Document | None]:
-        """Run an attempt; say whether it applied, and return the document it asked for."""
+        """Run an attempt; return whether it applied, and the document of its projection."""
         reply = await self._write(
             layout,
             {
@@ -202,7 +202,7 @@ class Session:
     async def put(
         self, layout: Layout, query: Document, update: Document, projection: Document
     ) -> Document:
-        """Update the document that a query selects, or make it; return what becomes of it."""
+        """Update the document that a query selects, or insert it; return it as it is then."""
         command: Document = {
             "findAndModify": layout.fragment.stored_as,
             "query": query,
@@ -221,7 +221,7 @@ class Session:
         await self._write(layout, {"update": layout.fragment.stored_as, "updates": steps})
 
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
-        """Insert, or change under a condition; say whether it applied."""
+        """Insert, or update under a condition; return whether it applied."""
         name = layout.fragment.stored_as
         if isinstance(step, Insertion):
             command: Document = {"insert": name, "documents": [step.document]}
@@ -236,7 +236,7 @@ class Session:
         raise StoreRefused(f"{self._config.name} answered with error {errors[0]['code']}")
 
     async def apply_all(self, layout: Layout, steps: Sequence[Insertion | Change]) -> bool:
-        """Do steps on different records in any order; say whether every one of them applied."""
+        """Apply steps to different records in any order; return whether all of them applied."""
         requests: list[InsertOne[Document] | UpdateOne] = [
             InsertOne(step.document)
             if isinstance(step, Insertion)
@@ -259,7 +259,7 @@ class Session:
 
     async def _send(self, layout: Layout, *commands: Document) -> list[dict[str, Any]]:
         name = self.database(layout.fragment.database).name
-        replies = await self._lines.commands(name, commands)
+        replies = await self._connections.commands(name, commands)
         for reply in replies:
             self.check(reply)
         return replies
@@ -281,8 +281,8 @@ def _client(config: SystemConfig) -> AsyncMongoClient[Document]:
         config.url,
         appname="portolan",
         maxPoolSize=config.pool_size,
-        # Sooner than the deadline, so that a server that is down is not told as a slow one. With
-        # `timeoutMS` the driver would not heed it.
+        # Sooner than the deadline, so that a server that is down is not reported as a slow one. The
+        # driver ignores it beside `timeoutMS`.
         serverSelectionTimeoutMS=milliseconds // 2,
         connectTimeoutMS=milliseconds,
         # A write that is sent again by the driver would be counted twice by our own conditions.

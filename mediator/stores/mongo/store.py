@@ -97,7 +97,7 @@ class MongoStore:
         try:
             await self._guarded(session.start())
             await self._guarded(self._read_clock(session))
-        except BaseException:  # an attempt that is given up leaves no connection behind, either
+        except BaseException:  # leave no connection behind
             await session.close()
             raise
         writer = Writer(session, self._clock)
@@ -173,7 +173,7 @@ class MongoStore:
             await self._guarded(transactions.unlock(session, layout, ids, intent, joint=joint))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        """Tell what stands of records."""
+        """Return the states of records; see `Lockable`."""
         return await self._record_states(keys, transactions.record_states)
 
     async def _record_states(
@@ -181,11 +181,11 @@ class MongoStore:
         keys: Sequence[RecordKey],
         work: Callable[[Session, Layout, list[str]], Awaitable[dict[str, RecordState]]],
     ) -> list[RecordState]:
-        found = {
+        states = {
             layout: await self._guarded(work(self._open_link.session, layout, ids))
             for layout, ids in _by_layout(keys).items()
         }
-        return [found[layout_of(fragment)][id_] for fragment, id_ in keys]
+        return [states[layout_of(fragment)][id_] for fragment, id_ in keys]
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
@@ -228,7 +228,7 @@ class MongoStore:
     ) -> Pushdown:
         """Say what the server would do of a search.
 
-        Before the store is open, it is taken for a server with the stand-in's defects.
+        Before the store is open, the stand-in's defects are assumed.
         """
         is_stand_in = self._link is None or self._link.session.is_stand_in
         return pushdown(fragment, filter_, order, is_stand_in=is_stand_in)
@@ -248,15 +248,15 @@ class MongoStore:
     async def absorb(
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
     ) -> list[bool]:
-        """Make copies what the records say; see `Mirror`."""
+        """Replace copies by newer records; see `Mirror`."""
         link = self._open_link
         work = absorb(link.session, link.reader, fragment, records, force=force)
         return await self._guarded(work)
 
-    async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
-        """Remove the copies of objects that have died; see `Mirror`."""
+    async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
+        """Remove the copies of deleted objects; see `Mirror`."""
         now_us = int(self._clock.now() * 1_000_000)
-        await self._guarded(forget(self._open_link.session, fragment, dead, now_us))
+        await self._guarded(forget(self._open_link.session, fragment, tombstones, now_us))
 
     @property
     def sweep_every_s(self) -> float:
@@ -266,12 +266,12 @@ class MongoStore:
 
     def take_written(self, limit: int) -> list[tuple[str, str, str]]:
         """Take up to `limit` records that this process has written; see `PendingChanges`."""
-        return [] if self._link is None else self._link.writer.unrelayed.take(limit)
+        return [] if self._link is None else self._link.writer.recent_writes.take(limit)
 
     async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
         """Read the changes that wait in some records."""
         link = self._open_link
-        return await self._guarded(pending(link.session, link.writer.unrelayed, fragment, ids))
+        return await self._guarded(pending(link.session, link.writer.recent_writes, fragment, ids))
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         """Find up to `limit` records in which changes wait, in the order of their ids."""
@@ -279,11 +279,11 @@ class MongoStore:
         return await guarded(self.config.name, SWEEP_WITHIN_S, work)
 
     async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
-        """Remove changes that the feed has, unless somebody else has done so."""
+        """Remove relayed changes, unless another relay has done so."""
         await self._guarded(acknowledge(self._open_link.session, done))
 
     async def reap(self, limit: int) -> int:
-        """Remove up to `limit` tombstones and memories past `RETENTION_S`."""
+        """Remove up to `limit` tombstones and remembered operations past `RETENTION_S`."""
         before = int((self._clock.now() - RETENTION_S) * 1_000_000)
         work = self._open_link.reaper.reap(before, limit)
         return await guarded(self.config.name, REAP_WITHIN_S, work)

@@ -1,8 +1,9 @@
-"""Write intents, in the documents of the records that they lie on (`Lockable`).
+"""Write intents, in the documents of their records (`Lockable`).
 
-A record that is absent gets a document, a tombstone without versions, so that whoever would insert
-the record meets it. Of many records, those that have documents are marked by one statement, which
-costs a server less than one for each; those that have none take a second round trip.
+A record that is absent gets a document, a tombstone without versions, so that an insertion of
+the record conflicts with it. Of many records, those with documents get their intents by one
+statement, which costs a server less than one for each; those that have none take a second round
+trip.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
 from mediator.stores.mongo.codec import ordered_text
-from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout, is_live, marked
-from mediator.stores.mongo.session import Look, Session
+from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout, has_intent, is_live
+from mediator.stores.mongo.session import Lookup, Session
 from mediator.stores.port import RecordState
 
 __all__ = ["lock", "record_states", "unlock"]
@@ -31,25 +32,29 @@ async def lock(
     update: Document = {"$set": {"_intent": intent}, "$setOnInsert": absent}
     if len(ids) == 1:
         return {ids[0]: await _lock_one(session, layout, ids[0], update)}
-    free = {"q": _among(ids) | marked(""), "u": {"$set": {"_intent": intent}}, "multi": True}
-    found = _record_states(layout, ids, await session.change_and_find(layout, [free], _look(ids)))
-    while left := [id_ for id_ in ids if not found[id_].intent]:  # absent, or free by now
-        queries = [layout.key(id_) | marked("") for id_ in left]
+    free = {"q": _among(ids) | has_intent(""), "u": {"$set": {"_intent": intent}}, "multi": True}
+    states = _record_states(
+        layout, ids, await session.change_and_find(layout, [free], _lookup(ids))
+    )
+    while left := [id_ for id_ in ids if not states[id_].intent]:  # absent, or free by now
+        queries = [layout.key(id_) | has_intent("") for id_ in left]
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
-        documents = await session.change_and_find(layout, steps, _look(left))
-        found |= _record_states(layout, left, documents)
-    return found
+        documents = await session.change_and_find(layout, steps, _lookup(left))
+        states |= _record_states(layout, left, documents)
+    return states
 
 
 async def _lock_one(session: Session, layout: Layout, id_: str, update: Document) -> RecordState:
-    """Set an intent, and learn what stands, by one command if nobody else's is there."""
+    """Set an intent and read the state, by one command if there is no other intent."""
     while True:
         try:
-            document = await session.put(layout, layout.key(id_) | marked(""), update, _NEEDED)
+            document = await session.put(layout, layout.key(id_) | has_intent(""), update, _NEEDED)
         except DuplicateKeyError:
-            found = (await record_states(session, layout, [id_]))[id_]
-            if found.intent:
-                return found
+            # Another intent is there, or a concurrent upsert has made the document: in that case,
+            # retry on what it made.
+            state = (await record_states(session, layout, [id_]))[id_]
+            if state.intent:
+                return state
         else:
             return _record_state(layout, document)
 
@@ -58,23 +63,23 @@ async def unlock(
     session: Session, layout: Layout, ids: Sequence[str], intent: str, *, joint: bool
 ) -> None:
     """Take an intent away wherever it is this one."""
-    query = _among(ids) | marked(intent)
-    gone: Document = {"$unset": {"_intent": ""}}
-    steps = [(query, gone)]
+    query = _among(ids) | has_intent(intent)
+    removal: Document = {"$unset": {"_intent": ""}}
+    steps = [(query, removal)]
     if joint:
-        steps.insert(0, (query | LIVE, {"$set": {"_joint": intent}, **gone}))
+        steps.insert(0, (query | LIVE, {"$set": {"_joint": intent}, **removal}))
     await session.change(layout, steps)
 
 
 async def record_states(
     session: Session, layout: Layout, ids: Sequence[str]
 ) -> dict[str, RecordState]:
-    """Tell what stands of records."""
-    return _record_states(layout, ids, await session.find_each(layout, _look(ids)))
+    """Return the states of records."""
+    return _record_states(layout, ids, await session.find_each(layout, _lookup(ids)))
 
 
-def _look(ids: Sequence[str]) -> Look:
-    return Look(_among(ids), _NEEDED, len(ids))
+def _lookup(ids: Sequence[str]) -> Lookup:
+    return Lookup(_among(ids), _NEEDED, len(ids))
 
 
 def _record_states(

@@ -1,4 +1,4 @@
-"""The port every store implements, and the calls that go through it.
+"""The port that every store implements: protocols, calls and results.
 
 A *record* is what one system holds of one object: the fields placed there, a version for each
 cache group, and the creation version of the object (the version of its creation). All groups of an

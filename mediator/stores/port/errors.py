@@ -1,4 +1,4 @@
-"""What a store says when it did not do what was asked."""
+"""Errors of stores."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = [
 
 
 class StoreError(PortolanError):
-    """A store did not do what was asked; subclasses say whether it may have."""
+    """A call failed; subclasses say whether it may have taken effect."""
 
 
 class StoreUnavailable(StoreError):
-    """The store could not be reached, so nothing was done, or the connection broke meanwhile."""
+    """The store could not be reached, and nothing was done; or the connection broke meanwhile."""
 
 
 class StoreBusy(StoreUnavailable):
-    """The record takes no writes for the moment, so nothing was done; the store is well."""
+    """The record takes no writes at the moment, and nothing was done; the store is healthy."""
 
 
 class StoreTimeout(StoreError):
@@ -31,8 +31,8 @@ class StoreTimeout(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store answered with an error that another try will not mend (a defect, a full disk)."""
+    """The store replied with an error that a retry does not mend (a defect, a full disk)."""
 
 
 class StoreTooCostly(StoreError):
-    """A search took longer than it was given; the store is well."""
+    """A search exceeded its deadline; the store is healthy."""

@@ -1,4 +1,4 @@
-"""Copies of records that live elsewhere."""
+"""Copies of records of other stores, as a materialised view holds them."""
 
 from __future__ import annotations
 
@@ -12,44 +12,43 @@ __all__ = ["Mirror", "is_surpassed"]
 
 @runtime_checkable
 class Mirror(Protocol):
-    """A store that can hold copies of records that live elsewhere, with the versions they have.
+    """A store that can hold copies of records of other stores, with their versions.
 
-    Copies are no writes: they get no versions of this store, and nothing is said in its outbox. A
-    copy only ever becomes newer: of one generation (creation version) in every group, or a later
-        generation.
+    Copying is no write: it makes no version and no outbox entry. A copy only ever becomes newer: in
+    every group of one generation (creation version), or of a later generation.
     """
 
     async def absorb(
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
     ) -> list[bool]:
-        """Make copies what the records say, as whole records, each atomically.
+        """Replace copies by newer records, each whole and atomically.
 
-        `force` takes them in whatever is held: to make good a copy that is ahead of its original,
-        because the original's store has lost writes.
+        `force` replaces newer copies too: to repair a copy that is ahead of its original, because
+        the store of the original has lost writes.
 
         A record without a group of the fragment leaves it absent. Returns for each record whether
-        the copy is now at least as new in every group (or of a later generation, or forgotten
+        the copy is now at least as new in every group (or of a later generation, or removed
         later). False: the copy is newer in one group and older in another; the caller reads again.
         """
 
-    async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
+    async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of objects, given by id and the highest version of their tombstone.
 
-        Copies born later stay. What was forgotten is remembered for `RETENTION_S` at least, so that
-        a copy of the dead generation that comes late is not taken in.
+        Copies of later generations stay. The removal is remembered for `RETENTION_S` at least, so
+        that a late copy of the deleted generation is refused.
         """
 
 
 def is_surpassed(record: Record, held: Record | None) -> bool:
-    """Whether a copy that was not taken in was not needed either.
+    """Whether a record that did not replace its copy is no newer.
 
     Args:
-        record: What was to be taken in.
-        held: The living copy that stood against it; None: it has been forgotten since.
+        record: The record.
+        held: The live copy; None: it has been removed since.
 
     Returns:
-        False if what is held is older in some group: then the two were read in parts at different
-        times, and only a further look tells how the groups stand together.
+        False if the copy is older in some group: then the groups were read at different times, and
+        the caller has to read again.
     """
     if held is None or held.creation_version != record.creation_version:
         return True

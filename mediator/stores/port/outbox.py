@@ -1,4 +1,4 @@
-"""What a store tells of its changes: as a log, or in the records themselves."""
+"""Outboxes: changes that the feed has yet to get, in a log or in the records themselves."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["ChangeLog", "FragmentOf", "LogEntry", "PendingChanges", "UnrelayedCh
 
 
 FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
-"""Finds the fragment of a class (id of the database, class) on the store that asks, if any."""
+"""Finds the fragment of a class (id of the database, class) on a store, if any."""
 
 
 @immutable
 class LogEntry:
-    """An entry of a change log: where it stands, and the change; None if its class is gone."""
+    """An entry of a change log: its position and its change; None if its class was dropped."""
 
     position: str
     change: Change | None
@@ -53,15 +53,15 @@ class ChangeLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnrelayedChanges:
-    """Changes of one record that its store keeps until the feed has them.
+    """Changes of one record that its store keeps until they are relayed.
 
     Attributes:
         fragment: The fragment.
         id: The object's id.
         changes: The changes in their order, those of one group with rising versions. The feed may
-            have the first of them already, if a relay died before it could acknowledge them.
-        agrees: Whether the changes lead to the values that are there. If not, the last one was
-            made to, and something is wrong with the record or with us.
+            have the first of them, if a relay ended before it acknowledged them.
+        agrees: Whether the changes lead to the present values. If not, the last one was adapted,
+            and the record or a store has a defect.
         receipt: What `PendingChanges.acknowledge` needs.
     """
 
@@ -76,29 +76,29 @@ class UnrelayedChanges:
 class PendingChanges(Protocol):
     """A store whose outboxes are in the records themselves.
 
-    It drops no change: a record that has too many takes no more writes (`StoreBusy`). Changes leave
-    a record from the front only, so what is read of it is all that the feed may lack, in order.
+    No change is dropped: a record that has too many takes no more writes (`StoreBusy`). Changes are
+    removed from the front only, so those that are read are all that the feed may lack, in order.
     """
 
     @property
     def sweep_every_s(self) -> float:
-        """How often `sweep` is worth its price, in seconds."""
+        """How often `sweep` is worth its cost, in seconds."""
 
     def take_written(self, limit: int) -> list[tuple[str, str, str]]:
         """Take up to `limit` records that this process wrote: id of the database, class, id.
 
-        Each is told once for all that was written to it so far. It is a hint only: what another
-        process has written, or this one before it died, is found by `sweep`.
+        Each is returned once for all its writes so far. It is a hint only: `sweep` finds the writes
+        of other processes, and of this one before it ended.
         """
 
     async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
-        """Read the changes that wait in some records; records without any are left out.
+        """Read the changes of some records; records without any are left out.
 
-        Of a record with very many, the first are returned, and `take_written` tells it again.
+        Of a record with very many, the first are returned, and `take_written` returns it again.
         """
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
-        """Find up to `limit` records in which changes wait, in the order of their ids."""
+        """Find up to `limit` records with changes, in the order of their ids."""
 
     async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
-        """Remove changes that the feed has, unless somebody else has done so."""
+        """Remove changes that the feed has, unless another relay has done so."""

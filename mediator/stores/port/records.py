@@ -1,4 +1,4 @@
-"""What a store holds, where it goes, and how it is read."""
+"""Fragments, records and reads."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Fragment:
             without fields: the anchor group of a class whose fields all live elsewhere.
         schema_version: Version of the class's schema.
         ttl_s: Seconds that objects of the class live from their creation; None: for ever.
-        joint: Whether the class has further fragments. Then records read from it tell of the writes
-            that concern several of them (`Record.intent`, `Record.joint`).
+        joint: Whether the class has further fragments. Then records read from it have the joint
+            writes that concern several of them (`Record.intent`, `Record.joint`).
         anchor_system: Name of the system whose clock creation versions go by: the one that decides
             whether an object exists; empty: `system`.
         database_id: Id of the database, which no later one of its name has: what a write leaves for
             the feed names it. Empty, for what no catalogue keeps: the name is the id.
         stored_as: What stores name records of the class by, together with the database: another one
-            whenever the class is made or placed anew, so that nothing of what was there before is
-            met again, and to drop it does no harm however late. Empty: the name of the class.
+            whenever the class is made or placed anew, so that data of the old one is never
+            read, and a late drop does no harm. Empty: the name of the class.
     """
 
     system: str
@@ -49,7 +49,7 @@ class Fragment:
     stored_as: str = ""
 
     def __post_init__(self) -> None:
-        """Let names stand for ids that are not given."""
+        """Use names as the ids that are not given."""
         object.__setattr__(self, "database_id", self.database_id or self.database)
         object.__setattr__(self, "stored_as", self.stored_as or self.class_name)
 
@@ -63,8 +63,8 @@ class Record:
         creation_version: Version of the object's creation; equal in all fragments of one
             generation.
         versions: Version of each group here; strictly increasing, over deletes too.
-        values: The fields asked for that are not missing.
-        intent: The write intent that lies on the record; empty if none, or if its fragment is not
+        values: The fields that were read and are not missing.
+        intent: The write intent on the record; empty if none, or if its fragment is not
             `joint`.
         joint: The last write over all fragments of the object that has happened (the intent under
             which it did): the same in all of them, but while one is being applied. Empty as for

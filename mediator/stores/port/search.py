@@ -1,4 +1,4 @@
-"""Searches, as far as a store does them."""
+"""Searches: what a store can do of them, their requests and pages."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pushdown:
-    """What a store would do of a search.
+    """The plan of a store for a search.
 
     Attributes:
         pushed: The part of the filter that it applies exactly; None: nothing.
         residual: The rest, to be evaluated on the records it returns; the filter is equivalent to
             both together.
         access: How it finds the records. CLIENT_SCAN: it can only send them all.
-        ordered: Whether it returns them in the order asked for, so that `SearchRequest.after` may
+        ordered: Whether it returns them in the requested order, so that `SearchRequest.after` may
             be used.
     """
 
@@ -89,7 +89,7 @@ class SemiJoin:
 
     Attributes:
         reference: The field that holds the reference.
-        fragment: Where the record lives that it leads to: in the same store.
+        fragment: The fragment of the record that it leads to, in the same store.
         filter: What must hold for that record, a filter that `Queryable.pushdown` has pushed whole;
             None: it must be there.
         inner: Semi-joins of that record.
@@ -108,7 +108,7 @@ class SearchRequest:
     Attributes:
         fragment: Where to look.
         filter: A filter that `Queryable.pushdown` has returned as pushed; None: all records.
-        order: An order for which it has said `ordered`; empty: as the store likes.
+        order: An order for which it has said `ordered`; empty: any.
         limit: Records per page at most.
         after: Return only records beyond this position of `order`; first page only.
         resume: `SearchPage.resume` of the page before.
@@ -138,12 +138,12 @@ class SearchPage:
 
 @runtime_checkable
 class Queryable(Protocol):
-    """A store that searches by filters. What it cannot apply exactly, it leaves to the caller."""
+    """A store that searches by filters; it leaves to the caller what it cannot apply exactly."""
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
-        """Say what would be done of a search; pure, without asking the server.
+        """Plan a search; pure, without a call to the server.
 
         The filter's and the order's paths begin with fields of the fragment, or are `ID`. An empty
         order means the order of ids here.
@@ -169,7 +169,7 @@ class ShownJoin:
         alias: The member that shows it; null if there is no such record.
         outer: The alias of the record that holds the reference; empty: the one that is found.
         reference: The field that holds it.
-        fragment: Where the record lives: in the same store.
+        fragment: The fragment of the record, in the same store.
         names: The fields that are shown, sorted.
         filter: What must hold for that record, a filter that `Queryable.pushdown` has pushed whole,
             and that nothing but a record meets; None: nothing, not even that it is there.
@@ -199,7 +199,7 @@ class DocumentPage:
 
 @runtime_checkable
 class Joining(SemiJoining, Protocol):
-    """A store that joins records to those that it finds, as they are at the same moment."""
+    """A store that joins records to those that it finds, in one snapshot."""
 
     async def documents(
         self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
@@ -214,17 +214,17 @@ class Joining(SemiJoining, Protocol):
 
 
 def is_queryable(store: object) -> TypeGuard[Queryable]:
-    """Whether a store is `Queryable`; the class's answer is kept, an instance's is found anew."""
+    """Whether a store is `Queryable`; cached by class, which `isinstance` is not."""
     return issubclass(type(store), Queryable)
 
 
 def is_semi_joining(store: object) -> TypeGuard[SemiJoining]:
-    """Whether a store is `SemiJoining`; kept like `is_queryable`."""
+    """Whether a store is `SemiJoining`; cached like `is_queryable`."""
     return issubclass(type(store), SemiJoining)
 
 
 def is_joining(store: object) -> TypeGuard[Joining]:
-    """Whether a store is `Joining`; kept like `is_queryable`."""
+    """Whether a store is `Joining`; cached like `is_queryable`."""
     return issubclass(type(store), Joining)
 
 
@@ -259,7 +259,7 @@ class Aggregating(Protocol):
 
 
 def only_level(order: tuple[OrderBy, ...]) -> OrderBy | None:
-    """Return the one level that decides, if there is one.
+    """Return the one level that decides an order, if there is one.
 
     Ids follow the values of the last level in its direction anyway, and nothing is left to be
     ordered behind them. No level at all is the order of ids.

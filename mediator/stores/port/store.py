@@ -1,4 +1,4 @@
-"""A store: what every one of them does."""
+"""The `Store` protocol, and how a store is configured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RETENTION_S = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What was observed of a server from its own configuration.
+    """What a server reports of its own configuration.
 
     Attributes:
         server: Product name as the server says it, e.g. ``redis``, ``PostgreSQL``.
@@ -80,16 +80,16 @@ class Store(Protocol):
     config: SystemConfig
 
     async def open(self) -> None:
-        """Connect; raises `StoreUnavailable` if the server does not answer."""
+        """Connect; raises `StoreUnavailable` if the server does not reply."""
 
     async def close(self) -> None:
         """Release every connection."""
 
     async def ping(self) -> None:
-        """Return if the server answers."""
+        """Return if the server replies."""
 
     async def time_us(self) -> int:
-        """Return what the clock shows that versions are taken from, in microseconds; not later."""
+        """Return the clock that versions are taken from, in microseconds, rounded down."""
 
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""
@@ -104,7 +104,7 @@ class Store(Protocol):
         """Remove the fragment with all its data."""
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        """Read records; None for those that are not there."""
+        """Read records; None for those that are absent."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry; the results in the same order.
@@ -113,18 +113,18 @@ class Store(Protocol):
         """
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
-        """Return the versions that stand of a record, and of a token's writes have no more stand.
+        """Fence a record against the writes of a token, and return its versions.
 
-        Once this returns, no write that carries the token takes effect on the record any more, even
-        one that lies on its way to the server; what has taken effect is among the versions. They
-        are by group and may be those of a tombstone; empty: nothing is known of the object. It
-        holds for `RETENTION_S` at least, and goes by no clock but the server's own.
+        Once this returns, no write with the token takes effect on the record any more, even one
+        that is on its way to the server; the versions include all that took effect. They are by
+        group and may be those of a tombstone; empty: the object is unknown. A fence holds for
+        `RETENTION_S` at least, by the clock of the server alone.
         """
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
-        """Return what is remembered of an operation on an object."""
+        """Return a remembered operation on an object, or None."""
 
     async def scan(
         self,
@@ -136,7 +136,7 @@ class Store(Protocol):
         """Read up to `limit` records in the order of their ids, beyond `after`."""
 
     async def count(self, fragment: Fragment) -> int:
-        """Count the objects of the class that are there."""
+        """Count the live objects of the class."""
 
 
 @runtime_checkable

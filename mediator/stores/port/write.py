@@ -1,4 +1,4 @@
-"""Conditional writes to one record, and what became of them."""
+"""Conditional writes to one record, and their results."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Write:
         expect: Versions that groups here must have, else the write is not applied (CONFLICT).
         require_present: REPLACE only if the record is there (If-Match: *).
         creation_version: Set when the anchor lives elsewhere: the creation_version to record
-            (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record born
-            later is left alone.
+            (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record
+            created later is left alone.
         remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)
             with the write itself for `RETENTION_S`, and answers a repeated operation with REPLAYED.
         returning: Fields whose values after the write are returned; None: none; (): all.
@@ -77,11 +77,11 @@ class Write:
         *,
         creation_version: int | None,
         remember: str | None,
-        is_there: bool = False,
+        is_present: bool = False,
     ) -> Write:
         """Return the same write under an intent; `dataclasses.replace` takes ten times as long.
 
-        `is_there`: the record is known to be there, as it will be for as long as the intent is.
+        `is_present`: the record is known to be present, and stays so while it has the intent.
         """
         return Write(
             self.fragment,
@@ -93,7 +93,7 @@ class Write:
             self.unset,
             self.operators,
             self.expect,
-            self.require_present or is_there,
+            self.require_present or is_present,
             creation_version,
             remember,
             self.returning,
@@ -102,17 +102,17 @@ class Write:
 
 
 class Status(Enum):
-    """What became of a write.
+    """The outcome of a write.
 
     APPLIED: it took effect now.
-    REPLAYED: this operation had taken effect before; the result is the one of then.
+    REPLAYED: this operation had taken effect before; the result is that of the first execution.
     REUSED: the operation id was used before with another fingerprint; nothing done.
-    CONFLICT: a version in `expect` differs (`versions` tells the current ones); nothing done.
+    CONFLICT: a version in `expect` differs (`versions` has the current ones); nothing done.
     MISSING: the record is not there (UPDATE, DELETE, require_present); nothing done.
     EXISTS: the record is there (CREATE); nothing done.
     REFUSED: an operator cannot be applied (`failure`); nothing done.
     FENCED: the record was fenced against the writes of its token; nothing done.
-    LOCKED: the record's intent is not the write's (`intent` tells it); nothing done.
+    LOCKED: the record's intent is not the write's (`intent` has it); nothing done.
     """
 
     APPLIED = auto()
@@ -128,17 +128,17 @@ class Status(Enum):
 
 @immutable
 class WriteResult:
-    """The answer to a `Write`.
+    """The result of a `Write`.
 
     Attributes:
-        status: What became of it.
+        status: The outcome.
         created: Whether the record was absent before (CREATE, REPLACE).
         creation_version: The record's creation_version; for DELETE the highest version of the
             tombstone.
         versions: After APPLIED and REPLAYED: all versions of the record; on CONFLICT the current
             ones; otherwise empty.
-        values: What `returning` asked for. A replay returns the values of then, if they were asked
-            for then.
+        values: The fields of `returning`. A replay has the values of the first execution, if it
+            returned any.
         failure: With REFUSED.
         intent: With LOCKED: the intent that the record has, empty if none.
     """

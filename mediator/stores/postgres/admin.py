@@ -1,4 +1,4 @@
-"""Making and removing tables: idempotent, one replica at a time, and never losing data."""
+"""Administration: tables and indexes, made one replica at a time, and facts about the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 from mediator.stores.port import Fragment, ServerFacts, StoreRefused
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.layout import (
-    Ledgers,
+    NamespaceTables,
     RecordTable,
     column_name,
     retired_name,
@@ -21,9 +21,9 @@ from mediator.stores.postgres.sql import DIALECT, quoted
 
 __all__ = ["drop_class", "observe", "prepare_class", "prepare_namespace"]
 
-_ALONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('portolan ' || $1, 0))"
-_PATIENT: Final = "SET LOCAL statement_timeout = '300s'"
-"""Rebuilding an index takes as long as it takes; a session's own limit is for single calls."""
+_NAMESPACE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('portolan ' || $1, 0))"
+_LONG_TIMEOUT: Final = "SET LOCAL statement_timeout = '300s'"
+"""An index may take minutes to build; the timeout of a session is for single calls."""
 
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
@@ -34,10 +34,10 @@ SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
 WHERE indrelid = $1::regclass AND NOT indisprimary
 """
 _TEXT: Final = 'text COLLATE "C"'
-_LATER: Final = {"_intent": _TEXT, "_joint": _TEXT, "_fences": "jsonb"}
+_ADDED_COLUMNS: Final = {"_intent": _TEXT, "_joint": _TEXT, "_fences": "jsonb"}
 """Columns of `fragment_table` that older versions did not make, and their types."""
 
-_LACKING: Final = """
+_MISSING_COLUMNS: Final = """
 SELECT "table", later FROM {classes}, unnest($2::text[]) AS later WHERE NOT EXISTS (
     SELECT FROM pg_attribute WHERE attname = later
     AND attrelid = to_regclass(quote_ident($1) || '.' || quote_ident("table"))
@@ -58,28 +58,28 @@ def _qualified(table: sa.Table) -> str:
     return quoted(str(table.schema), table.name)
 
 
-async def prepare_namespace(connection: Any, ledgers: Ledgers) -> None:
-    """Create the schema and the tables of ours, if they are not there."""
-    namespace = str(ledgers.outbox.schema)
+async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) -> None:
+    """Create the schema and its own tables where they are absent."""
+    namespace = str(namespace_tables.outbox.schema)
     async with transaction(connection):
-        await connection.execute(_PATIENT)
-        await connection.fetch(_ALONE, namespace)
+        await connection.execute(_LONG_TIMEOUT)
+        await connection.fetch(_NAMESPACE_LOCK, namespace)
         there = await connection.fetchval("SELECT to_regnamespace($1)", quoted(namespace))
         if there is None:
             await connection.execute(f"CREATE SCHEMA {quoted(namespace)}")
-        for table in ledgers.all:
+        for table in namespace_tables.all:
             if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
                 await _create(connection, table)
-        await _add_bookkeeping(connection, ledgers)
+        await _add_bookkeeping(connection, namespace_tables)
 
 
-async def _add_bookkeeping(connection: Any, ledgers: Ledgers) -> None:
-    """Give their later columns to tables that were made before there were such."""
-    namespace, types = str(ledgers.classes.schema), _LATER
-    query = _LACKING.format(classes=_qualified(ledgers.classes))
+async def _add_bookkeeping(connection: Any, namespace_tables: NamespaceTables) -> None:
+    """Add the columns that older versions did not make."""
+    namespace, types = str(namespace_tables.classes.schema), _ADDED_COLUMNS
+    query = _MISSING_COLUMNS.format(classes=_qualified(namespace_tables.classes))
     for table, column in await connection.fetch(query, namespace, list(types)):
-        place = quoted(namespace, table)
-        await connection.execute(f"ALTER TABLE {place} ADD COLUMN {column} {types[column]}")
+        qualified = quoted(namespace, table)
+        await connection.execute(f"ALTER TABLE {qualified} ADD COLUMN {column} {types[column]}")
 
 
 async def _create(connection: Any, table: sa.Table) -> None:
@@ -89,42 +89,48 @@ async def _create(connection: Any, table: sa.Table) -> None:
 
 
 async def prepare_class(
-    connection: Any, ledgers: Ledgers, records: RecordTable, previous: Fragment | None
+    connection: Any,
+    namespace_tables: NamespaceTables,
+    records: RecordTable,
+    previous: Fragment | None,
 ) -> None:
     """Make the table of a class what its fragment needs; rows that are there keep their data."""
     table = records.table
     async with transaction(connection):
-        await connection.execute(_PATIENT)
-        await connection.fetch(_ALONE, str(table.schema))
+        await connection.execute(_LONG_TIMEOUT)
+        await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
         if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
             await _create(connection, table)
         else:
-            await _retire(connection, ledgers, records, previous)
+            await _retire(connection, namespace_tables, records, previous)
             await _add_columns(connection, records)
             await _match_indexes(connection, table)
-        remember = _NEW_FIELDS.format(classes=_qualified(ledgers.classes))
+        remember = _NEW_FIELDS.format(classes=_qualified(namespace_tables.classes))
         await connection.execute(remember, table.name, list(records.columns))
 
 
 async def _retire(
-    connection: Any, ledgers: Ledgers, records: RecordTable, previous: Fragment | None
+    connection: Any,
+    namespace_tables: NamespaceTables,
+    records: RecordTable,
+    previous: Fragment | None,
 ) -> None:
-    """Put aside the columns of fields that left the schema and now come back as new ones.
+    """Rename the columns of fields that left the schema and now come back as new ones.
 
-    In existing rows a new field is missing, so it must not find the values of its earlier life.
-    A field that was among those prepared last is not new: another replica was faster.
+    In existing rows a new field is missing, so it must not find the values of an earlier field.
+    A field that was among those prepared last is not new: another replica has prepared it.
     """
     if previous is None:
         return
-    query = _OLD_FIELDS.format(classes=_qualified(ledgers.classes))
+    query = _OLD_FIELDS.format(classes=_qualified(namespace_tables.classes))
     known = {*previous.fields, *(await connection.fetchval(query, records.table.name) or ())}
     there = await _columns(connection, records.table)
     for name in records.fragment.fields.keys() - known:
         if column_name(name) in there:
-            await _put_aside(connection, records, name)
+            await _rename_column(connection, records, name)
 
 
-async def _put_aside(connection: Any, records: RecordTable, name: str) -> None:
+async def _rename_column(connection: Any, records: RecordTable, name: str) -> None:
     table, old = _qualified(records.table), quoted(column_name(name))
     kept = quoted(retired_name(name, records.fragment.schema_version))
     await connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {kept}")
@@ -152,10 +158,10 @@ def _check_types(records: RecordTable, there: dict[str, str]) -> None:
     """Refuse to use a column of another type: its values would be read wrongly."""
     for name, column in records.columns.items():
         wanted = column.type.compile(dialect=DIALECT).split(" COLLATE")[0].lower()
-        found = there.get(column.name)
-        if found is not None and found != wanted:
+        present = there.get(column.name)
+        if present is not None and present != wanted:
             raise StoreRefused(
-                f"{records.fragment.system}: the column of {name} holds {found}, not {wanted}"
+                f"{records.fragment.system}: the column of {name} holds {present}, not {wanted}"
             )
 
 
@@ -169,13 +175,15 @@ async def _match_indexes(connection: Any, table: sa.Table) -> None:
         await connection.execute(_sql(CreateIndex(wanted[name])))
 
 
-async def drop_class(connection: Any, ledgers: Ledgers, fragment: Fragment) -> None:
+async def drop_class(
+    connection: Any, namespace_tables: NamespaceTables, fragment: Fragment
+) -> None:
     """Drop the table of a class and what is remembered of it; its changes stay for the feed."""
-    operations, classes = ledgers.operations, ledgers.classes
+    operations, classes = namespace_tables.operations, namespace_tables.classes
     name, schema = table_name(fragment.database, fragment.stored_as), str(operations.schema)
     async with transaction(connection):
-        await connection.execute(_PATIENT)
-        await connection.fetch(_ALONE, schema)
+        await connection.execute(_LONG_TIMEOUT)
+        await connection.fetch(_NAMESPACE_LOCK, schema)
         await connection.execute(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
         await connection.execute(f'DELETE FROM {_qualified(classes)} WHERE "table" = $1', name)  # noqa: S608 - quoted identifiers
         await connection.execute(
@@ -195,7 +203,7 @@ _MAY_SEE: Final = "SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'
 
 
 async def observe(connection: Any) -> ServerFacts:
-    """Ask a connection as the store uses it, so that its own settings count."""
+    """Query over a connection as the store opens it, so that its own settings count."""
     details = dict(await connection.fetch(_QUERY, list(_SETTINGS)))
     return ServerFacts(
         server="PostgreSQL",

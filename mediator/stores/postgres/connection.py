@@ -1,4 +1,4 @@
-"""A pool of asyncpg connections, as small as it can be.
+"""Sessions with the settings that our statements rely on, and a pool of them.
 
 asyncpg's own pool wraps each call, gives a connection back in a task of its own and resets it: that
 took longer than the statement itself (about 80 us without, 150 us with the reset, against 60 us for
@@ -17,18 +17,18 @@ import asyncpg
 
 from mediator.stores.port import SystemConfig
 
-__all__ = ["NoneFree", "Pool", "connect", "connect_to_search", "transaction"]
+__all__ = ["Pool", "PoolExhausted", "connect", "connect_to_search", "transaction"]
 
 _STATEMENTS: Final = 512
 _SEARCHES: Final = 64
-"""Users think of searches: there is no end to their shapes, nor much use in keeping many."""
+"""Users decide on the shapes of searches, so there is little use in keeping many."""
 
 _DURABILITY: Final = {"full": "on", "second": "off"}
 
 
 async def connect(config: SystemConfig) -> Any:
     """Open a connection; raises what asyncpg raises."""
-    return await _connected(config, _STATEMENTS, _settings(config))
+    return await _open_session(config, _STATEMENTS, _settings(config))
 
 
 async def connect_to_search(config: SystemConfig) -> Any:
@@ -38,10 +38,10 @@ async def connect_to_search(config: SystemConfig) -> Any:
         "enable_seqscan": "on",
         "default_transaction_read_only": "on",
     }
-    return await _connected(config, _SEARCHES, settings)
+    return await _open_session(config, _SEARCHES, settings)
 
 
-async def _connected(config: SystemConfig, statements: int, settings: dict[str, str]) -> Any:
+async def _open_session(config: SystemConfig, statements: int, settings: dict[str, str]) -> Any:
     return await asyncpg.connect(
         config.url,
         # The caller's deadline bounds it; asyncpg's own default is a minute.
@@ -56,7 +56,7 @@ async def _connected(config: SystemConfig, statements: int, settings: dict[str, 
 def _settings(config: SystemConfig) -> dict[str, str]:
     settings = {
         "application_name": "portolan",
-        # When we give up, the server shall give up too.
+        # What the client gives up, the server cancels too.
         "statement_timeout": f"{max(1, round(config.deadline_s * 1000))}",
         "idle_in_transaction_session_timeout": "60s",
         "timezone": "UTC",
@@ -73,15 +73,15 @@ def _settings(config: SystemConfig) -> dict[str, str]:
 
 T = TypeVar("T")
 
-_ENDING_S: Final = 2.0
+_CLOSING_S: Final = 2.0
 """How long a server may take to cancel a statement."""
 
 _BROKEN = ("08", "57P")
 """Classes of SQLSTATE after which the server ends the session."""
 
 
-class NoneFree(Exception):
-    """There was no connection in time."""
+class PoolExhausted(Exception):
+    """No connection became free in time."""
 
 
 @asynccontextmanager
@@ -108,50 +108,50 @@ class Pool:
         self._slots = asyncio.Semaphore(size)
         self._idle: deque[Any] = deque()
         self._closed = False
-        self._ending: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def use(self, work: Callable[[Any], Awaitable[T]], within_s: float | None = None) -> T:
-        """Let `work` have a connection.
+        """Run `work` with a connection.
 
-        A connection whose statement was broken off (cancelled, timed out) is in an unknown state
+        A connection whose statement was cut off (cancelled, timed out) is in an unknown state
         and is not used again; an error that the server answered leaves it as good as before.
 
         Args:
-            work: What is done with it.
+            work: What to run.
             within_s: How long to wait for one (seconds); None: as long as it takes.
 
         Raises:
-            NoneFree: There was none in time.
+            PoolExhausted: None became free in time.
         """
         if self._idle and not self._slots.locked():
-            connection = await self._take()
+            connection = await self._acquire()
         else:
-            connection = await self._take_within(within_s)
+            connection = await self._acquire_within(within_s)
         try:
             answer = await work(connection)
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             broken = str(getattr(error, "sqlstate", None)).startswith(_BROKEN)
-            self._give(connection, broken=broken)
+            self._release(connection, broken=broken)
             raise
         except BaseException:
-            self._break_off(connection)
+            self._abort(connection)
             raise
         else:
-            self._give(connection)
+            self._release(connection)
             return answer
         finally:
             self._slots.release()
 
-    async def _take_within(self, seconds: float | None) -> Any:
+    async def _acquire_within(self, seconds: float | None) -> Any:
         try:
             async with asyncio.timeout(seconds) as waiting:
-                return await self._take()
+                return await self._acquire()
         except TimeoutError:
             if waiting.expired():
-                raise NoneFree from None
+                raise PoolExhausted from None
             raise
 
-    async def _take(self) -> Any:
+    async def _acquire(self) -> Any:
         await self._slots.acquire()
         try:
             while self._idle:
@@ -163,31 +163,31 @@ class Pool:
             self._slots.release()
             raise
 
-    def _give(self, connection: Any, *, broken: bool = False) -> None:
+    def _release(self, connection: Any, *, broken: bool = False) -> None:
         if broken or self._closed or connection.is_in_transaction():
             connection.terminate()
         elif not connection.is_closed():
             self._idle.append(connection)
 
-    def _break_off(self, connection: Any) -> None:
+    def _abort(self, connection: Any) -> None:
         """Close a connection, and have the server end its statement, without waiting for either.
 
         A server notices that a connection is gone once it answers; a search may take long until
         then. So the driver asks for the statement to be cancelled before it closes.
         """
-        ending = asyncio.create_task(_ended(connection))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        ending = asyncio.create_task(_closed_connection(connection))
+        self._closing.add(ending)
+        ending.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Close idle connections now, the others when they come back."""
         self._closed = True
         while self._idle:
             await self._idle.pop().close()
-        await asyncio.gather(*self._ending)
+        await asyncio.gather(*self._closing)
 
 
-async def _ended(connection: Any) -> None:
+async def _closed_connection(connection: Any) -> None:
     with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         # In the end it is terminated, if the server is silent.
-        await connection.close(timeout=_ENDING_S)
+        await connection.close(timeout=_CLOSING_S)

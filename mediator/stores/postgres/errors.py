@@ -1,4 +1,4 @@
-"""What went wrong, in the words of the port. No message carries a URL or a value of a user."""
+"""The driver's errors as those of the port; no message carries a URL or a value of a user."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FAILURES = (
 """What asyncpg raises; ValueError and TypeError for URLs and values it cannot send."""
 
 TRANSIENT = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-"""The server undid the statement for the sake of others: trying again is safe."""
+"""The server rolled the statement back for the sake of others: a retry is safe."""
 
 NUMERIC_OVERFLOW = asyncpg.NumericValueOutOfRangeError
 
 _UNAVAILABLE = ("08", "57P", "53300", "3D000", "40003")
 _TIMEOUTS = ("57014", "55P03")
-_TELLING = ("28", "42", "53", "57", "58")
+_WITHOUT_VALUES = ("28", "42", "53", "57", "58")
 """Classes whose messages speak of names and resources, never of values."""
 
 
@@ -41,7 +41,7 @@ def as_store_error(system: str, error: Exception) -> StoreError:
         return StoreUnavailable(f"{system}: {error.strerror or 'the connection failed'}")
     # A server that dies in the middle of an error leaves a connection that looks open, and is not.
     if isinstance(error, asyncpg.InternalClientError):
-        return StoreUnavailable(f"{system}: the connection is out of step")
+        return StoreUnavailable(f"{system}: the connection is broken")
     if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError):
         return StoreUnavailable(f"{system}: the connection is closed")
     # The texts of these quote what they could not take: a value, or the URL with its password.
@@ -51,11 +51,11 @@ def as_store_error(system: str, error: Exception) -> StoreError:
 def _from_state(system: str, error: asyncpg.PostgresError) -> StoreError:
     state = str(error.sqlstate)
     text = f"{system}: {type(error).__name__} ({state})"
-    if state.startswith(_TELLING):
+    if state.startswith(_WITHOUT_VALUES):
         text = f"{text}: {str(error.args[0])[:200]}"
     if state.startswith(_TIMEOUTS):
         return StoreTimeout(text)
-    # asyncpg makes up a connection error without a state when the server goes away.
+    # asyncpg raises a connection error without a state when the server goes away.
     if state.startswith(_UNAVAILABLE) or isinstance(error, asyncpg.PostgresConnectionError):
         return StoreUnavailable(text)
     return StoreRefused(text)

@@ -2,10 +2,10 @@
 
 The tokens that a record is fenced against are in its row (`_fences`), each with its time. A write
 with a token looks there as it looks at versions and intents: in the newest row, which it has locked
-(see `writes`). So row and lock alone decide what comes first, and a fence costs those writes
+(see `write`). So row and lock alone decide what comes first, and a fence costs those writes
 nothing that nobody fenced. W is the write, F the fence:
 
-- F comes first, but after W's snapshot was taken, as while W waits at the record's gate or for the
+- F comes first, but after W's snapshot was taken, as while W waits at the advisory lock or for the
   row: locking the row, W gets the newest one (EvalPlanQual), and in it the fence.
 - F comes while W has the row: F waits until W has been committed, or undone. The upsert works on
   the newest row, so the versions that it returns are those of W, if it has taken effect.

@@ -1,8 +1,8 @@
-"""The tables: one for each class, and three of ours in each namespace.
+"""The tables and their names: one for each class, and three of ours in each namespace.
 
 A row is a record or its tombstone (`_deleted` set, all fields null). Where a field's column is
 null, `_nulls` says whether a null is stored or nothing. `_intent` and `_fences` say which writes it
-does not take (see `intents` and `fences`), `_joint` which joint write was its last.
+does not take (see `transactions` and `fencing`), `_joint` which joint write was its last.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mediator.stores.postgres.sql import constant, number
 __all__ = [
     "INDEXED_CHARACTERS",
     "NULLS",
-    "Ledgers",
+    "NamespaceTables",
     "RecordTable",
     "TableOf",
     "column_name",
     "fitting",
     "fragment_table",
     "index_name",
-    "ledgers",
+    "namespace_tables",
     "rank",
     "retired_name",
     "sort_key",
@@ -136,8 +136,8 @@ TableOf: TypeAlias = Callable[[Fragment], RecordTable]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ledgers:
-    """What a namespace keeps besides records.
+class NamespaceTables:
+    """The tables of a namespace besides those of records.
 
     Attributes:
         outbox: One row for each change, read in the order (xid, seq).
@@ -201,7 +201,7 @@ def rank(table: Any, name: str, column: sa.ColumnElement[Any]) -> sa.ColumnEleme
     """Order missing (0), null (1) and values (2); the text must be that of the index."""
     null = constant(name) == sa.any_(table.c["_nulls"])
     ranked = sa.case((column.is_not(None), number(2)), (null, number(1)), else_=number(0))
-    return sa.cast(ranked, sa.Integer())  # CASE alone cannot stand in an index
+    return sa.cast(ranked, sa.Integer())  # an index takes no bare CASE
 
 
 def sort_key(field: Field, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
@@ -217,8 +217,8 @@ def sort_key(field: Field, column: sa.ColumnElement[Any]) -> sa.ColumnElement[An
     return column
 
 
-def ledgers(namespace: str) -> Ledgers:
-    """Describe the tables of ours."""
+def namespace_tables(namespace: str) -> NamespaceTables:
+    """Describe the tables of a namespace besides those of records."""
     schema = sa.MetaData(schema=namespace)
     text, time = sa.Text(collation="C"), sa.DateTime(timezone=True)
     outbox = sa.Table(
@@ -253,7 +253,7 @@ def ledgers(namespace: str) -> Ledgers:
         sa.Column("table", text, primary_key=True),
         sa.Column("fields", NULLS, nullable=False),
     )
-    return Ledgers(outbox, operations, classes)
+    return NamespaceTables(outbox, operations, classes)
 
 
 _OPERATION_KEY: Final = ("operation", "database", "class", "object")

@@ -1,4 +1,4 @@
-"""Copies of records that live elsewhere: taken in when they are newer, as whole rows.
+"""Copies of records of other stores: replaced when they are newer, as whole rows.
 
 One statement for each record, many of them in one round trip and one transaction. The condition of
 the upsert is evaluated on the locked row, so that of two copies at the same time the newer stays.
@@ -18,25 +18,25 @@ from mediator.stores.port.mirror import is_surpassed
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.layout import NULLS, RecordTable
 from mediator.stores.postgres.sql import Statement, parameter
-from mediator.stores.postgres.statements import Plans
+from mediator.stores.postgres.statements import Statements
 from mediator.stores.postgres.write.shape import encoded
 
 __all__ = ["Copies"]
 
 
 class Copies:
-    """What one namespace holds of records that live elsewhere; see `port.Mirror`."""
+    """The copies of one namespace; see `port.Mirror`."""
 
-    def __init__(self, plans: Plans, pool: Pool) -> None:
-        self._plans, self._pool = plans, pool
+    def __init__(self, statements: Statements, pool: Pool) -> None:
+        self._statements, self._pool = statements, pool
         self._absorbing = lru_cache(maxsize=256)(_absorb_statement)
         self._forgetting = lru_cache(maxsize=256)(_forget_statement)
 
     async def absorb(
         self, fragment: Fragment, records: Sequence[Record], *, force: bool
     ) -> list[bool]:
-        """Make copies what the records say."""
-        table = self._plans.records(fragment)
+        """Replace copies by newer records."""
+        table = self._statements.records(fragment)
         statement = self._absorbing(table, force)
         # Rows are locked in one order, so that two transactions cannot wait for each other.
         rows = [_row(table, record) for record in sorted(records, key=lambda r: r.id)]
@@ -44,14 +44,14 @@ class Copies:
         held = await self._held(fragment, [r.id for r in records if r.id not in done])
         return [r.id in done or is_surpassed(r, held.get(r.id)) for r in records]
 
-    async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
+    async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Leave tombstones in the place of copies."""
-        statement = self._forgetting(self._plans.records(fragment))
+        statement = self._forgetting(self._statements.records(fragment))
         await self._send(
             statement,
             [
                 {"id": id_, "creation_version": creation_version}
-                for id_, creation_version in sorted(dead)
+                for id_, creation_version in sorted(tombstones)
             ],
         )
 
@@ -60,15 +60,18 @@ class Copies:
 
         async def run(connection: Any) -> list[Any]:
             async with transaction(connection):
-                answers: list[Any] = await connection.fetchmany(statement.text, given)
-                return answers
+                replies: list[Any] = await connection.fetchmany(statement.text, given)
+                return replies
 
         return await self._pool.use(run) if given else []
 
     async def _held(self, fragment: Fragment, ids: Sequence[str]) -> Mapping[str, Record]:
         if not ids:
             return {}
-        statement, read = self._plans.read(fragment, (), True), self._plans.reader(fragment, ())
+        statement, read = (
+            self._statements.read(fragment, (), True),
+            self._statements.reader(fragment, ()),
+        )
         arguments = statement.arguments({"ids": ids})
         rows = await self._pool.use(lambda c: c.fetch(statement.text, *arguments))
         return {row[0]: read(row) for row in rows}

@@ -1,19 +1,19 @@
 """The outbox of a PostgreSQL store as a change log.
 
-Rows are told in the order (xid, seq), which is that of the writes to one record (see `writes`).
-Transactions commit out of order, so a row is told only when no transaction with a lower number can
-still commit one. `pg_snapshot_xmin` says so, but any transaction that has written anything anywhere
-in the cluster holds it back for as long as it likes. Only those that write to the outbox matter,
-and they can be told from the others: PostgreSQL locks the tables of a statement before it runs,
-hence *before* the transaction gets its number, and until it ends. So, in this order:
+Rows are read in the order (xid, seq), which is that of the writes to one record (see `write`).
+Transactions commit out of order, so a row is returned only when no transaction with a lower number
+can still commit one. `pg_snapshot_xmin` says so, but any transaction that has written anything
+anywhere in the cluster holds it back for as long as it likes. Only those that write to the outbox
+matter, and they can be recognised: PostgreSQL locks the tables of a statement before it runs, hence
+*before* the transaction gets its number, and until it ends. So, in this order:
 
 1. Take a snapshot. It knows all transactions below its `xmax`, and which of them are running.
 2. Look at the locks. A transaction of the snapshot that will write to the outbox, or has, either
    holds its lock, or it has ended, and whatever begins from here on sees what it did.
 3. Read below the lowest of those that hold it, or else below `xmax`.
 
-What still holds the feed back is a writer of ours that hangs: a statement ends with the deadline, a
-transaction whose client is gone with `idle_in_transaction_session_timeout` (see `sessions`).
+Only a writer of ours that hangs still holds the feed back: a statement ends with the deadline, a
+transaction whose client is gone with `idle_in_transaction_session_timeout` (see `connection`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import orjson
 from mediator.model.change import Change, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import image_of
-from mediator.stores.logs import Page, Portions, numbers_of, position_of, read_on
+from mediator.stores.logs import Page, PageSize, numbers_of, position_of, read_on
 from mediator.stores.port import Fragment, FragmentOf, LogEntry
 from mediator.stores.postgres.codec import Codec
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.sql import quoted
-from mediator.stores.postgres.statements import Plans
+from mediator.stores.postgres.statements import Statements
 
 __all__ = ["LOG", "OutboxLog", "Snapshot"]
 
@@ -86,11 +86,11 @@ class _Use(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Which transactions were running at a time, as `pg_current_snapshot` tells.
+    """Which transactions were running at a time, as `pg_current_snapshot` reports.
 
     Attributes:
         xmin: All below have ended.
-        xmax: None from here on had begun.
+        xmax: None from here on had started.
         running: Those between that were running.
     """
 
@@ -135,12 +135,12 @@ class OutboxLog:
         use: Lets work have a connection until the deadline.
     """
 
-    def __init__(self, plans: Plans, use: _Use) -> None:
-        self._plans, self._use = plans, use
-        table = plans.ledgers.outbox
+    def __init__(self, statements: Statements, use: _Use) -> None:
+        self._statements, self._use = statements, use
+        table = statements.namespace_tables.outbox
         self._name = quoted(str(table.schema), table.name)
-        self._portions = Portions()
-        self._begun = 0
+        self._page_size = PageSize()
+        self._last_xmax = 0
 
     async def read(self, after: str | None, limit: int, fragment_of: FragmentOf) -> list[LogEntry]:
         """Return changes beyond a position; see `ChangeLog.changes`."""
@@ -151,23 +151,23 @@ class OutboxLog:
             rows = await self._ordered(_BEYOND, str(xid), seq, str(reached), count)
             return [(self._logged(row, fragment_of), _size(row)) for row in rows]
 
-        return await read_on(self._portions, after, limit, page)
+        return await read_on(self._page_size, after, limit, page)
 
     async def horizon(self) -> tuple[int, int]:
         """Return (reached, awaited), numbers of transactions.
 
         Whatever had committed before this call is below `awaited`; whatever is below `reached` is
-        told by a read that begins after it.
+        returned by a read that begins after it.
         """
         ((text,),) = await self._fetch(_SNAPSHOT)
         snapshot = Snapshot.read(text)
         reached = snapshot.xmin
-        if snapshot.xmin < self._begun:
+        if snapshot.xmin < self._last_xmax:
             # One that was running at the last look still is: it may be none of ours.
             rows = await self._fetch(_LOCKS, self._name)
             snapshot = Snapshot.read(rows[0][0])
             reached = snapshot.reached((row[1], row[2]) for row in rows if row[1] is not None)
-        self._begun = snapshot.xmax
+        self._last_xmax = snapshot.xmax
         return reached, snapshot.xmax
 
     async def oldest(self) -> str | None:
@@ -207,16 +207,15 @@ class OutboxLog:
         return LogEntry(_position(row), None if fragment is None else self._change(row, fragment))
 
     def _change(self, row: Any, fragment: Fragment) -> Change:
-        codecs = self._plans.records(fragment).codecs
+        codecs = self._statements.records(fragment).codecs
 
-        def image(told: str | None, nulls: Sequence[str] | None) -> dict[str, Any] | None:
-            if told is None:
+        def image(text: str | None, nulls: Sequence[str] | None) -> dict[str, Any] | None:
+            if text is None:
                 return None
-            kept = orjson.loads(told).items()
-            there = (
-                (name, some) for name, some in kept if some is not None or name in (nulls or ())
-            )
-            return image_of(fragment, there, lambda name, some: _value(codecs[name], some))
+            members = orjson.loads(text).items()
+            # In jsonb, null stands for a missing field too; `nulls` names those that are null.
+            present = ((n, v) for n, v in members if v is not None or n in (nulls or ()))
+            return image_of(fragment, present, lambda name, value: _value(codecs[name], value))
 
         before = image(row["before"], row["before_nulls"])
         return Change(

@@ -1,4 +1,4 @@
-"""Removing what is past its retention: tombstones, memories, too many changes."""
+"""Retention: removes old tombstones and operations, and changes beyond a bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHANGES_KEPT: Final = 1_000_000
 """About how many changes are kept at most, relayed or not. The relay trims what it has relayed."""
 
 _TABLES: Final = 'SELECT "table" FROM {classes}'
-# Locked rows are skipped: someone is just making the record again.
+# Locked rows are skipped: a concurrent write makes the record anew.
 _TOMBSTONES: Final = """
 DELETE FROM {table} WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {table} WHERE _deleted < $1 AND _intent IS NULL ORDER BY _deleted LIMIT $2

@@ -24,7 +24,7 @@ _new_dialect: Any = PGDialect_asyncpg
 _text: Any = sa.Text()
 
 DIALECT: Final[Dialect] = _new_dialect()
-# SQLAlchemy shortens labels within six characters of the limit; `names` keeps ours below it.
+# SQLAlchemy shortens labels within six characters of the limit; `layout` keeps ours below it.
 DIALECT.max_identifier_length = 63 + 6
 _QUOTE: Final = _text.literal_processor(DIALECT)
 _PAIRS: Final = 40
@@ -50,7 +50,7 @@ class Statement:
 
 
 def parameter(name: str, type_: Any) -> sa.BindParameter[Any]:
-    """Stand for a value that comes with each execution."""
+    """Return the parameter for a value that comes with each execution."""
     return sa.bindparam(name, type_=type_, required=True)
 
 

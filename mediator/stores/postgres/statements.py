@@ -1,7 +1,7 @@
-"""Every statement of a store, built when it is first needed, kept in bounded caches.
+"""The statements of one namespace, built when first needed and cached within bounds.
 
-A fragment is known by its identity, so a new routing model starts with new plans and the old ones
-fall out of the caches.
+A fragment is known by its identity, so a new routing model starts with new statements and the old
+ones are evicted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres.fencing import fence_statement
-from mediator.stores.postgres.layout import RecordTable, fragment_table, ledgers
+from mediator.stores.postgres.layout import RecordTable, fragment_table, namespace_tables
 from mediator.stores.postgres.read.statements import (
     RecordReader,
     count_statement,
@@ -24,25 +24,25 @@ from mediator.stores.postgres.read.statements import (
 from mediator.stores.postgres.search.aggregates import Grouping, aggregate_statement
 from mediator.stores.postgres.search.statement import SearchShape, search_statement
 from mediator.stores.postgres.sql import Statement
-from mediator.stores.postgres.transactions import Marking
-from mediator.stores.postgres.write.prepared import WritePlan
-from mediator.stores.postgres.write.shape import Shape, check
+from mediator.stores.postgres.transactions import IntentStatements
+from mediator.stores.postgres.write.prepared import PreparedWrite
+from mediator.stores.postgres.write.shape import WriteShape, check
 from mediator.stores.postgres.write.statement import lock_statement, write_statement
 
-__all__ = ["SEARCHES", "STATEMENTS", "Plans"]
+__all__ = ["SEARCHES", "STATEMENTS", "Statements"]
 
 STATEMENTS: Final = 1024
 """Statements kept, of each kind; connections keep as many prepared."""
 
 SEARCHES: Final = 256
-"""Statements of searches kept: users make their shapes, so there is no end to them."""
+"""Statements of searches kept: users decide on their shapes, so their number is unbounded."""
 
 
-class Plans:
+class Statements:
     """The statements for one namespace."""
 
     def __init__(self, namespace: str) -> None:
-        self.ledgers = ledgers(namespace)
+        self.namespace_tables = namespace_tables(namespace)
         self.records = lru_cache(maxsize=256)(partial(fragment_table, namespace=namespace))
         self.reader = lru_cache(maxsize=STATEMENTS)(self._reader)
         self.write = lru_cache(maxsize=STATEMENTS)(self._write)
@@ -52,7 +52,7 @@ class Plans:
         self.count = lru_cache(maxsize=256)(self._count)
         self.lock = lru_cache(maxsize=256)(self._lock)
         self.fence = lru_cache(maxsize=256)(self._fence)
-        self.marking = lru_cache(maxsize=256)(self._marking)
+        self.intents = lru_cache(maxsize=256)(self._intents)
         self.search = lru_cache(maxsize=SEARCHES)(self._search)
         self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
         self.recall = lru_cache(maxsize=256)(self._recall)
@@ -65,10 +65,10 @@ class Plans:
     def _reader(self, fragment: Fragment, names: tuple[str, ...]) -> RecordReader:
         return reader(self._known(fragment, names), names)
 
-    def _write(self, shape: Shape) -> WritePlan:
+    def _write(self, shape: WriteShape) -> PreparedWrite:
         check(shape)
         records = self.records(shape.fragment)
-        return WritePlan(shape, records, write_statement(shape, records, self.ledgers))
+        return PreparedWrite(shape, records, write_statement(shape, records, self.namespace_tables))
 
     def _read(self, fragment: Fragment, names: tuple[str, ...], many: bool) -> Statement:
         return read_statement(self._known(fragment, names), names, many=many)
@@ -98,15 +98,15 @@ class Plans:
     def _fence(self, fragment: Fragment) -> str:
         return fence_statement(self.records(fragment))
 
-    def _marking(self, fragment: Fragment) -> Marking:
-        return Marking(self.records(fragment), self.lock(fragment))
+    def _intents(self, fragment: Fragment) -> IntentStatements:
+        return IntentStatements(self.records(fragment), self.lock(fragment))
 
     def _search(self, search: SearchShape) -> Statement:
         records = self._known(search.fragment, search.names)
         return search_statement(records, search, self.records)
 
-    def _aggregate(self, asked: Grouping) -> Statement:
-        return aggregate_statement(self.records(asked.fragment), asked)
+    def _aggregate(self, grouping: Grouping) -> Statement:
+        return aggregate_statement(self.records(grouping.fragment), grouping)
 
     def _recall(self, fragment: Fragment) -> Statement:
-        return recall_statement(self.records(fragment), self.ledgers)
+        return recall_statement(self.records(fragment), self.namespace_tables)

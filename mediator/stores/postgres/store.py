@@ -1,4 +1,4 @@
-"""PostgreSQL behind the store port."""
+"""PostgreSQL as a `Store`: composes reading, writing, searching and administration."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from mediator.stores.postgres.connection import Pool, connect, transaction
 from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.mirror import Copies
 from mediator.stores.postgres.outbox import LOG, OutboxLog
-from mediator.stores.postgres.read.reader import Fetcher
+from mediator.stores.postgres.read.reader import Reader
 from mediator.stores.postgres.read.statements import keyset
 from mediator.stores.postgres.retention import reap
 from mediator.stores.postgres.search.aggregates import computes
 from mediator.stores.postgres.search.pushdown import pushdown
 from mediator.stores.postgres.search.searcher import Searcher
 from mediator.stores.postgres.sql import Statement
-from mediator.stores.postgres.statements import Plans
-from mediator.stores.postgres.transactions import Marking
+from mediator.stores.postgres.statements import Statements
+from mediator.stores.postgres.transactions import IntentStatements
 from mediator.stores.postgres.write.operators import supports
 from mediator.stores.postgres.write.prepared import recalled
 from mediator.stores.postgres.write.writer import Writer
@@ -65,13 +65,13 @@ class PostgresStore:
 
     def __init__(self, config: SystemConfig) -> None:
         self.config = config
-        self._plans = Plans(config.namespace)
+        self._statements = Statements(config.namespace)
         self._pool = Pool(self._connect, config.pool_size)
-        self._copies = Copies(self._plans, self._pool)
-        self._fetcher = Fetcher(self._plans, self._pool)
-        self._writer = Writer(config.name, self._plans, self._pool, self._fetcher.read)
-        self._searcher = Searcher(config, self._plans)
-        self._outbox = OutboxLog(self._plans, self._use)
+        self._copies = Copies(self._statements, self._pool)
+        self._reader = Reader(self._statements, self._pool)
+        self._writer = Writer(config.name, self._statements, self._pool, self._reader.read)
+        self._searcher = Searcher(config, self._statements)
+        self._outbox = OutboxLog(self._statements, self._use)
 
     async def open(self) -> None:
         """Connect, and make the namespace if it is not there.
@@ -81,7 +81,9 @@ class PostgresStore:
             StoreRefused: It does not let us in, or not make the namespace.
         """
         await self.ping()
-        await self._use(lambda c: admin.prepare_namespace(c, self._plans.ledgers), _DDL_S)
+        await self._use(
+            lambda c: admin.prepare_namespace(c, self._statements.namespace_tables), _DDL_S
+        )
 
     async def close(self) -> None:
         """Release every connection."""
@@ -109,16 +111,23 @@ class PostgresStore:
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make table, columns and indexes for the fragment; idempotent, keeps existing data."""
-        records, ledgers = self._plans.records(fragment), self._plans.ledgers
-        await self._use(lambda c: admin.prepare_class(c, ledgers, records, previous), _DDL_S)
+        records, namespace_tables = (
+            self._statements.records(fragment),
+            self._statements.namespace_tables,
+        )
+        await self._use(
+            lambda c: admin.prepare_class(c, namespace_tables, records, previous), _DDL_S
+        )
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data; changes stay in the outbox for the feed."""
-        await self._use(lambda c: admin.drop_class(c, self._plans.ledgers, fragment), _DDL_S)
+        await self._use(
+            lambda c: admin.drop_class(c, self._statements.namespace_tables, fragment), _DDL_S
+        )
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
-        return await self._bounded(self._fetcher.read(calls))
+        return await self._bounded(self._reader.read(calls))
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry; the results in the same order."""
@@ -126,43 +135,45 @@ class PostgresStore:
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
-        statement = self._plans.fence(fragment)
+        statement = self._statements.fence(fragment)
         row = await self._use(lambda c: c.fetchrow(statement, id_, token))
         pairs = zip(fragment.groups, row, strict=True)
         return {group: version for group, version in pairs if version}
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        return await self._record_states(keys, lambda m, ids: lambda c: m.lock(c, ids, intent))
+        return await self._record_states(keys, lambda i, ids: lambda c: i.lock(c, ids, intent))
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
         for fragment, ids in _by_fragment(keys).items():
-            marking = self._plans.marking(fragment)
-            await self._use(partial(marking.unlock, ids=ids, intent=intent, joint=joint))
+            intents = self._statements.intents(fragment)
+            await self._use(partial(intents.unlock, ids=ids, intent=intent, joint=joint))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        """Tell what stands of records."""
-        return await self._record_states(keys, lambda m, ids: lambda c: m.look(c, ids))
+        """Return the states of records; see `Lockable`."""
+        return await self._record_states(keys, lambda i, ids: lambda c: i.look(c, ids))
 
     async def _record_states(
         self,
         keys: Sequence[RecordKey],
-        work: Callable[[Marking, list[str]], Callable[[Any], Awaitable[dict[str, RecordState]]]],
+        work: Callable[
+            [IntentStatements, list[str]], Callable[[Any], Awaitable[dict[str, RecordState]]]
+        ],
     ) -> list[RecordState]:
-        found = {
-            fragment: await self._use(work(self._plans.marking(fragment), ids))
+        states = {
+            fragment: await self._use(work(self._statements.intents(fragment), ids))
             for fragment, ids in _by_fragment(keys).items()
         }
-        return [found[fragment][id_] for fragment, id_ in keys]
+        return [states[fragment][id_] for fragment, id_ in keys]
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
         """Return what is remembered of an operation on an object."""
-        statement = self._plans.recall(fragment)
+        statement = self._statements.recall(fragment)
         rows = await self._rows(statement, {"id": id_, "operation": operation})
-        return recalled(self._plans.records(fragment), rows[0]) if rows else None
+        return recalled(self._statements.records(fragment), rows[0]) if rows else None
 
     async def scan(
         self,
@@ -173,9 +184,9 @@ class PostgresStore:
     ) -> list[Record]:
         """Read up to `limit` records in the order of their ids, beyond `after`."""
         names = tuple(fragment.fields) if fields is None else fields
-        statement = self._plans.scan(fragment, names, after is not None)
+        statement = self._statements.scan(fragment, names, after is not None)
         rows = await self._rows(statement, {"after": after, "limit": limit})
-        return list(map(self._plans.reader(fragment, names), rows))
+        return list(map(self._statements.reader(fragment, names), rows))
 
     async def ordered(
         self,
@@ -189,18 +200,18 @@ class PostgresStore:
     ) -> list[Record]:
         """Read records ordered by (field, id), beyond `after`; see `Ordered`."""
         names = tuple(fragment.fields) if fields is None else fields
-        records = self._plans.records(fragment)
+        records = self._statements.records(fragment)
         rank, position = keyset(records, field_name, after)
-        statement = self._plans.ordered(fragment, field_name, names, descending, rank)
+        statement = self._statements.ordered(fragment, field_name, names, descending, rank)
         rows = await self._rows(statement, {**position, "limit": limit})
-        return list(map(self._plans.reader(fragment, names), rows))
+        return list(map(self._statements.reader(fragment, names), rows))
 
     async def count(self, fragment: Fragment) -> int:
         """Count the objects of the class that are there."""
-        text = self._plans.count(fragment).text
+        text = self._statements.count(fragment).text
 
         async def counted(connection: Any) -> int:
-            # Sessions avoid sequential scans (see `sessions`), which are right only here.
+            # Sessions avoid sequential scans (see `connection`), which are right only here.
             async with transaction(connection):
                 await connection.execute("SET LOCAL enable_seqscan = on")
                 return int(await connection.fetchval(text))
@@ -255,12 +266,12 @@ class PostgresStore:
     async def absorb(
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
     ) -> list[bool]:
-        """Make copies what the records say; see `Mirror`."""
+        """Replace copies by newer records; see `Mirror`."""
         return await self._bounded(self._copies.absorb(fragment, records, force=force))
 
-    async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
-        """Remove the copies of objects that have died; see `Mirror`."""
-        await self._bounded(self._copies.forget(fragment, dead))
+    async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
+        """Remove the copies of deleted objects; see `Mirror`."""
+        await self._bounded(self._copies.forget(fragment, tombstones))
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` rows past their retention; return how many were removed."""
@@ -279,7 +290,7 @@ class PostgresStore:
         return await self._outbox.read(after, limit, fragment_of)
 
     async def horizon(self) -> tuple[int, int]:
-        """Return which transactions are told by now, and which have been acknowledged."""
+        """Return up to where changes can be read, and which have committed; see `OutboxLog`."""
         return await self._outbox.horizon()
 
     async def oldest(self, log: str) -> str | None:

@@ -1,11 +1,11 @@
-"""Write intents, in the rows of the records that they lie on (`Lockable`).
+"""Write intents, in the rows of their records (`Lockable`).
 
-A record that is absent gets a row, a tombstone without versions, so that whoever would insert the
-record meets it. Setting an intent passes the record's gate, as writes do.
+A record that is absent gets a row, a tombstone without versions, so that an insertion of the record
+conflicts with it. Setting an intent takes the advisory lock of the record, as writes do.
 
-An intent is set, and what stands is told, by one statement. A row that has another's intent is
-updated to what it is: only so `RETURNING` tells of it, from the newest row, which is locked. The
-gates are passed before the first row is made, as they are counted before they are joined.
+One statement sets an intent and returns the state of the record. A row with another's intent is
+updated to what it is: only so `RETURNING` returns it, from the newest row, which is locked. The
+advisory locks are taken before the first row is made, as they are counted before they are joined.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mediator.stores.port import RecordState
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement, quoted
 
-__all__ = ["Marking"]
+__all__ = ["IntentStatements"]
 
 _LOCK: Final = """
-WITH gates AS ({gates})
+WITH locks AS ({locks})
 INSERT INTO {table} AS record (id, _creation_version, _deleted, _intent)
-SELECT id, 0, clock_timestamp(), $2 FROM gates, unnest($1::text[]) AS id
+SELECT id, 0, clock_timestamp(), $2 FROM locks, unnest($1::text[]) AS id
 ON CONFLICT (id) DO UPDATE SET _intent = coalesce(record._intent, excluded._intent)
 RETURNING {columns}
 """
@@ -35,21 +35,21 @@ WHERE id = ANY ($1) AND _intent = $2
 _ABSENT: Final = RecordState(None, {}, "")
 
 
-class Marking:
+class IntentStatements:
     """The statements that set intents on the records of one class.
 
     Args:
         records: The table of the class.
-        gate: Passes the gates of records; see `lock_statement`.
+        lock: Takes the advisory locks of records; see `lock_statement`.
     """
 
-    def __init__(self, records: RecordTable, gate: Statement) -> None:
+    def __init__(self, records: RecordTable, lock: Statement) -> None:
         versions = [quoted("record", column.name) for column in records.versions.values()]
         own = [f"record.{name}" for name in ("id", "_creation_version", "_deleted", "_intent")]
         parts = {
             "table": quoted(str(records.table.schema), records.table.name),
             "columns": ", ".join(own + versions),
-            "gates": gate.text,
+            "locks": lock.text,
         }
         self._lock, self._look, self._unlock, self._join = (
             text.format_map(parts) for text in (_LOCK, _LOOK, _UNLOCK, _JOIN)
@@ -60,7 +60,7 @@ class Marking:
         self, connection: Any, ids: Sequence[str], intent: str
     ) -> dict[str, RecordState]:
         """Set an intent on each record that has none."""
-        return self._found(await connection.fetch(self._lock, ids, intent), ids)
+        return self._states(await connection.fetch(self._lock, ids, intent), ids)
 
     async def unlock(
         self, connection: Any, ids: Sequence[str], intent: str, *, joint: bool
@@ -69,12 +69,12 @@ class Marking:
         await connection.execute(self._join if joint else self._unlock, ids, intent)
 
     async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, RecordState]:
-        """Tell what stands of records."""
-        return self._found(await connection.fetch(self._look, ids), ids)
+        """Return the states of records."""
+        return self._states(await connection.fetch(self._look, ids), ids)
 
-    def _found(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, RecordState]:
-        found: Mapping[str, RecordState] = {row[0]: self._record_state(row) for row in rows}
-        return {id_: found.get(id_, _ABSENT) for id_ in ids}
+    def _states(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, RecordState]:
+        states: Mapping[str, RecordState] = {row[0]: self._record_state(row) for row in rows}
+        return {id_: states.get(id_, _ABSENT) for id_ in ids}
 
     def _record_state(self, row: Any) -> RecordState:
         _, creation_version, deleted, intent, *versions = row

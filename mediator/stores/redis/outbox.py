@@ -15,7 +15,7 @@ from typing import Final
 from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import UNREADABLE, image_of
-from mediator.stores.logs import Page, Portions, numbers_of, padded, read_on
+from mediator.stores.logs import Page, PageSize, numbers_of, padded, read_on
 from mediator.stores.port import FragmentOf, LogEntry, SystemConfig
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import NULL, decode
@@ -41,7 +41,7 @@ class StreamLogs:
     def __init__(self, config: SystemConfig, client: CommandClient) -> None:
         tags = (f"{config.namespace}:{p}" for p in range(config.partitions))
         self._keys = {f"{p}": f"{{{tag}}}:outbox" for p, tag in enumerate(tags)}
-        self._portions = {name: Portions() for name in self._keys}
+        self._page_size = {name: PageSize() for name in self._keys}
         self._client = client
 
     def names(self) -> Sequence[str]:
@@ -57,7 +57,7 @@ class StreamLogs:
             entries = await self._range(name, after, count)
             return [(_logged(*entry, fragment_of), sum(map(len, entry[1]))) for entry in entries]
 
-        return await read_on(self._portions[name], after, limit, page)
+        return await read_on(self._page_size[name], after, limit, page)
 
     async def oldest(self, name: str) -> str | None:
         """Return the position of the oldest entry."""

@@ -1,8 +1,8 @@
-"""A store that is inconsistent on purpose, to test those who measure inconsistency.
+"""A store that is stale on purpose, as an oracle for measurements of staleness.
 
 SickStore (Wingerath, Friedrich, Gessert, Ritter: "Who Watches the Watchmen? On the Lack of
-Validation in NoSQL Benchmarking", BTW 2015). It is made by whoever tests with it; no configuration
-leads to it.
+Validation in NoSQL Benchmarking", BTW 2015). Tests construct it; no configuration
+creates it.
 """
 
 from mediator.stores.sick.replicas import Replicas

@@ -1,4 +1,4 @@
-"""The versioned backend: all that was ever written, and who may see what of it when."""
+"""The versioned backend: every version, and from when each server shows it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Replicas(Generic[K, V]):
         return versions[-1].value if versions else None
 
     def __iter__(self) -> Iterator[K]:
-        """Go through all keys that were ever written."""
+        """Iterate over all keys that were ever written."""
         return iter(self._versions)
 
     def remove(self, keys: Iterable[K]) -> None:

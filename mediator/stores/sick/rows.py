@@ -1,4 +1,4 @@
-"""What a write makes of a record: exactly what the port says; only seeing it takes time."""
+"""The effect of a write on a record, exactly as the port defines it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Record, RememberedOperation, Status, Write, WriteKind, WriteResult
 
-__all__ = ["NOTHING", "Row", "apply_write", "picked"]
+__all__ = ["NOTHING", "Row", "apply_write", "projected"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Row:
     """A record or its tombstone.
 
     Attributes:
-        there: Whether it is a record.
+        is_live: Whether it is a record.
         record: The record; of a tombstone only the versions count.
         remembered: Operations that are remembered with it.
     """
 
-    there: bool
+    is_live: bool
     record: Record
     remembered: Mapping[str, RememberedOperation] = field(default_factory=dict)
 
@@ -34,7 +34,7 @@ class Row:
 NOTHING: Final = Row(False, Record("", 0, {}, {}))
 
 
-def picked(record: Record, fields: tuple[str, ...] | None) -> Record:
+def projected(record: Record, fields: tuple[str, ...] | None) -> Record:
     """Return a copy of a record with some of its fields, or all of them."""
     values = record.values
     chosen = values if fields is None else {n: values[n] for n in fields if n in values}
@@ -44,7 +44,7 @@ def picked(record: Record, fields: tuple[str, ...] | None) -> Record:
 def apply_write(
     call: Write, row: Row, now_s: float, *, fenced: bool
 ) -> tuple[WriteResult, Row | None]:
-    """Return a write's answer, and the row that it makes; None: it is not applied."""
+    """Return the result of a write and the new row; None: it is not applied."""
     known = None if call.remember is None else row.remembered.get(call.operation)
     if known is not None:
         if known.fingerprint != call.remember:
@@ -68,15 +68,15 @@ def apply_write(
 
 
 def _refusal(call: Write, row: Row) -> WriteResult | None:
-    """Return what becomes of a write that is not to be applied to what is there."""
-    if call.kind is WriteKind.CREATE and row.there:
+    """Return the result of a write that is not applied, or None."""
+    if call.kind is WriteKind.CREATE and row.is_live:
         return WriteResult(Status.EXISTS)
-    needs = call.kind in (WriteKind.UPDATE, WriteKind.DELETE) or call.require_present
-    dead = call.kind is WriteKind.DELETE and call.creation_version is not None
-    spared = dead and row.record.creation_version > (call.creation_version or 0)
-    if needs and (not row.there or spared):
+    needs_record = call.kind in (WriteKind.UPDATE, WriteKind.DELETE) or call.require_present
+    of_generation = call.kind is WriteKind.DELETE and call.creation_version is not None
+    is_later = of_generation and row.record.creation_version > (call.creation_version or 0)
+    if needs_record and (not row.is_live or is_later):
         return WriteResult(Status.MISSING)
-    current = row.record.versions if row.there else {}
+    current = row.record.versions if row.is_live else {}
     if any(current.get(group) != version for group, version in call.expect.items()):
         return WriteResult(Status.CONFLICT, versions=dict(current))
     return None
@@ -99,13 +99,13 @@ def _values(call: Write, row: Row, now_s: float) -> Values:
 
 def _record(call: Write, row: Row, values: Values, now_s: float) -> Record:
     old, now_us = row.record, int(now_s * 1e6)
-    made = {group: max(old.versions.get(group, 0) + 1, now_us) for group in call.groups}
-    versions = {**old.versions, **made}
+    new = {group: max(old.versions.get(group, 0) + 1, now_us) for group in call.groups}
+    versions = {**old.versions, **new}
     if call.creation_version is not None and call.kind is not WriteKind.DELETE:
         creation_version = call.creation_version
     else:
         creation_version = (
-            old.creation_version if row.there else max(versions.values(), default=now_us)
+            old.creation_version if row.is_live else max(versions.values(), default=now_us)
         )
     return Record(call.id, creation_version, versions, values)
 
@@ -115,6 +115,6 @@ def _result(call: Write, row: Row, record: Record) -> WriteResult:
     creation_version = (
         max(record.versions.values(), default=0) if deleted else record.creation_version
     )
-    returned = {} if call.returning is None else picked(record, call.returning or None).values
-    created = not row.there and not deleted
+    returned = {} if call.returning is None else projected(record, call.returning or None).values
+    created = not row.is_live and not deleted
     return WriteResult(Status.APPLIED, created, creation_version, dict(record.versions), returned)

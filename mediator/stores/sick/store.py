@@ -1,4 +1,4 @@
-"""The store's port over virtual replicas."""
+"""The `Store` of virtual replicas: one of its servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.sick.replicas import Replicas
-from mediator.stores.sick.rows import NOTHING, Row, apply_write, picked
+from mediator.stores.sick.rows import NOTHING, Row, apply_write, projected
 
 __all__ = ["SickStore"]
 
@@ -62,20 +62,20 @@ class SickStore:
         return SickStore(self._replicas, self._clock, server, self.config, self._fenced)
 
     async def open(self) -> None:
-        """There is nothing to connect to."""
+        """Do nothing: there is no connection."""
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: there is no connection."""
 
     async def ping(self) -> None:
-        """It always answers."""
+        """Return: it is always available."""
 
     async def time_us(self) -> int:
         """Return what the virtual servers' clock shows."""
         return int(self._clock.now() * 1e6)
 
     async def facts(self) -> ServerFacts:
-        """Say what it is; nothing survives its process."""
+        """Return that it loses all data with its process."""
         return ServerFacts("sick", "1", None, len(self._replicas.servers))
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
@@ -83,7 +83,7 @@ class SickStore:
         return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        """There is nothing to make."""
+        """Do nothing: there are no tables or indexes."""
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data, everywhere at once."""
@@ -98,7 +98,7 @@ class SickStore:
         return [self._write(call, token) for call in calls]
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
-        """Refuse a record the writes of a token from now on; tell the leader's versions."""
+        """Refuse a record the writes of a token from now on; return the leader's versions."""
         key = _key(fragment, id_)
         self._fenced.add((key, token))
         return (self._replicas.newest(key) or NOTHING).record.versions
@@ -120,29 +120,27 @@ class SickStore:
         """Read records that this server shows, in the order of their ids."""
         start = (after or "").encode()
         keys = sorted((k for k in self._keys(fragment) if k[2].encode() > start), key=_id_bytes)
-        found = (self._read(key, fields) for key in keys)
-        return [record for record in found if record is not None][:limit]
+        records = (self._read(key, fields) for key in keys)
+        return [record for record in records if record is not None][:limit]
 
     async def count(self, fragment: Fragment) -> int:
         """Count the objects that this server shows."""
         return sum(self._read(key, ()) is not None for key in self._keys(fragment))
 
     def _keys(self, fragment: Fragment) -> list[_Key]:
-        place = (fragment.database, fragment.class_name)
-        return [key for key in self._replicas if key[:2] == place]
+        class_key = (fragment.database, fragment.class_name)
+        return [key for key in self._replicas if key[:2] == class_key]
 
     def _read(self, key: _Key, fields: tuple[str, ...] | None) -> Record | None:
         row = self._replicas.read(key, self._server) or NOTHING
-        return picked(row.record, fields) if row.there else None
+        return projected(row.record, fields) if row.is_live else None
 
     def _write(self, call: Write, token: str) -> WriteResult:
         key = _key(call.fragment, call.id)
         row = self._replicas.newest(key) or NOTHING
-        result, made = apply_write(
-            call, row, self._clock.now(), fenced=(key, token) in self._fenced
-        )
-        if made is not None:
-            self._replicas.write(key, made)
+        result, new = apply_write(call, row, self._clock.now(), fenced=(key, token) in self._fenced)
+        if new is not None:
+            self._replicas.write(key, new)
         return result
 
 

@@ -1,4 +1,4 @@
-"""For how long each virtual server keeps a write from its readers; drawn anew for every write."""
+"""Inconsistency windows: for how long each server hides a write, drawn for every write."""
 
 from __future__ import annotations
 

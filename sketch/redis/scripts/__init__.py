@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Final
 
+from redis_connection.scripts import Script, lua_module, lua_text
 from sketch.filter.bloom import FilterShape
 from sketch.protocol.port import SketchLimits
 from sketch.protocol.times import again_step_us, lifetime_us, microseconds
 
-__all__ = ["source_of"]
+__all__ = ["script_of"]
 
-_ALWAYS: Final = ("part", "quick", "filter")
-_MODULES: Final = (
-    "lives",
-    "snapshots",
-    "purges",
-    "queries",
-    "writes",
-    "reads",
-    "results",
-    "state",
-)
+_FIRST: Final = ("head", "fast", "filter")
+_MODULES: Final = ("layout", "snapshots", "purges", "writes", "reads", "queries", "state")
 """Each after those it needs."""
 
-_ASKED_S: Final = 60.0
-"""For how long after somebody asked for a result no mark lingers."""
-
-_MODULE: Final = """local {name}
-do
-  local made
-  {name} = function()
-    if not made then
-      made = (function()
-{text}
-      end)()
-    end
-    return made
-  end
-end"""
-"""A module is made when a step needs it: making the functions of all takes as long as a step."""
+_REQUESTED_S: Final = 60.0
+"""For how long after a request for a result no write lease is cached."""
 
 
-def source_of(limits: SketchLimits, shape: FilterShape) -> str:
-    """Return the text of the script for these limits and filters of this shape."""
-    modules = (_MODULE.format(name=name, text=_text(name)) for name in _MODULES)
-    return "\n".join((_constants(limits, shape), *map(_text, _ALWAYS), *modules, _text("run")))
-
-
-def _text(name: str) -> str:
-    return (files(__name__) / f"{name}.lua").read_text("utf-8")
+def script_of(limits: SketchLimits, shape: FilterShape) -> Script:
+    """Return the script for these limits and filters of this shape."""
+    modules = (lua_module(name, lua_text(__name__, name)) for name in _MODULES)
+    first = (lua_text(__name__, name) for name in _FIRST)
+    dispatch = lua_text(__name__, "dispatch")
+    return Script("\n".join((_constants(limits, shape), *first, *modules, dispatch)))
 
 
 def _constants(limits: SketchLimits, shape: FilterShape) -> str:
@@ -64,7 +39,7 @@ def _constants(limits: SketchLimits, shape: FilterShape) -> str:
         "LEASE_US": microseconds(limits.lease_s),
         "LIFETIME_US": lifetime_us(limits),
         "PURGE_LEASE_US": microseconds(limits.purge_lease_s),
-        "ASKED_US": microseconds(_ASKED_S),
+        "REQUESTED_US": microseconds(_REQUESTED_S),
         "AGAIN_US": "false" if again is None else microseconds(again),
         "AGAIN_STEP_US": again_step_us(limits),
     }

@@ -1,10 +1,10 @@
 -- Which keys are in the filter: `members`, each with its packed bit positions, a count for each
--- position, and the bits. A key enters at a write, and leaves once its copies have died and no
--- write to it is pending.
+-- position, and the bits. A key enters at a write, and leaves once its copies have expired
+-- and no write to it is pending.
 
 local flipped = false
 
--- Adds to the counts of a key's positions; the bit of one whose count has become `edge` is set to it.
+-- Adds to the counts of a key's positions; a bit whose count has become `edge` is set to it.
 local function count(packed, by, edge)
   local places = { struct.unpack(PLACES, packed) }
   local counting, setting = { 'BITFIELD', COUNTS }, { 'BITFIELD', BITS }
@@ -35,18 +35,18 @@ local function leave(key)
   count(packed, -1, 0)
 end
 
--- Removes what has expired, at most so many keys of either kind; answers how many there were.
+-- Removes what has expired, at most so many keys of either kind; returns how many there were.
 local function expire(most)
   local stale = call('ZRANGEBYSCORE', STALE, '-inf', now, 'LIMIT', 0, most)
   for _, key in ipairs(stale) do
     call('ZREM', STALE, key)
-    if call('HEXISTS', MARKS, key) == 0 then leave(key) end
+    if call('HEXISTS', PENDING, key) == 0 then leave(key) end
   end
-  local handed = call('ZRANGEBYSCORE', HANDED, '-inf', now, 'LIMIT', 0, most)
-  for _, key in ipairs(handed) do
-    call('ZREM', HANDED, key)
+  local expired = call('ZRANGEBYSCORE', COPIES, '-inf', now, 'LIMIT', 0, most)
+  for _, key in ipairs(expired) do
+    call('ZREM', COPIES, key)
     call('HDEL', VERSIONS, key)
     if string.find(key, '//', 1, true) then call('ZREM', QUERIES, key) end
   end
-  return #stale + #handed
+  return #stale + #expired
 end

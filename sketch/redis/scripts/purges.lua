@@ -1,5 +1,5 @@
--- Purges that are owed: `owed` holds the times at or after which a key must be purged, `purges` the
--- time at which the key is given out next. A purge that begins later settles all times before it.
+-- Purges: `owed` holds the times at or after which a key must be purged, `purges` the time at which
+-- the key is given out next. A purge that begins later does for all times before it.
 
 local steps = {}
 
@@ -19,8 +19,8 @@ local function set_owed(key, times)
 end
 
 -- Owes a purge now, and one after the longest fill; the latter are rounded up to a quarter of it, so
--- that a key that is written all the time owes but a few. What is due later than this instant is
--- not settled by a purge that was given out at this instant.
+-- that a key that is written all the time owes but a few. The first is due a microsecond from now: a
+-- purge that was given out at this instant does not do for it.
 steps.owe = function(key)
   local due = now + 1
   local again = math.ceil((due + AGAIN_US) / AGAIN_STEP_US) * AGAIN_STEP_US
@@ -31,15 +31,15 @@ steps.owe = function(key)
   set_owed(key, owed)
 end
 
--- Arguments: how many at most. Answers keys; their ticket is the time.
-steps.take = function(first)
+-- Arguments: how many at most. Returns keys; their ticket is the time.
+steps.take_purges = function(first)
   local due = call('ZRANGEBYSCORE', PURGES, '-inf', now, 'LIMIT', 0, ARGV[first])
   for _, key in ipairs(due) do call('ZADD', PURGES, now + PURGE_LEASE_US, key) end
   return due
 end
 
 -- Arguments: pairs of key, ticket.
-steps.purged = function(first, last)
+steps.acknowledge_purges = function(first, last)
   for at = first, last, 2 do
     local key, ticket, owed = ARGV[at], tonumber(ARGV[at + 1]), {}
     for _, time in ipairs(times_of(key)) do

@@ -4,17 +4,17 @@ local steps = {}
 
 steps.expire = function(first) return expire(ARGV[first]) end
 
--- Arguments: incarnation and generation of the bits that the client has. Answers incarnation,
--- generation, whether everything must be revalidated, and the bits if they are others.
+-- Arguments: incarnation and generation of the bits that the client has. Returns incarnation,
+-- generation, whether everything must be revalidated, and the bits if the client lacks them.
 steps.snapshot = function(first)
   if flipped then
     call('HINCRBY', META, 'generation', 1)
     flipped = false
   end
-  local is = call('HMGET', META, 'incarnation', 'generation')
-  if now < saturated then return { is[1], 0, 1, false } end
-  local same = is[1] == ARGV[first] and is[2] == ARGV[first + 1]
-  return { is[1], tonumber(is[2]), 0, not same and call('GET', BITS) }
+  local current = call('HMGET', META, 'incarnation', 'generation')
+  if now < saturated then return { current[1], 0, 1, false } end
+  local same = current[1] == ARGV[first] and current[2] == ARGV[first + 1]
+  return { current[1], tonumber(current[2]), 0, not same and call('GET', BITS) }
 end
 
 return steps

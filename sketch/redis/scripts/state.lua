@@ -1,4 +1,4 @@
--- How the part is. Nothing here takes longer the more keys there are, but for counting the bits.
+-- The state of the partition. But for counting the bits, nothing takes longer with more keys.
 
 local steps = {}
 
@@ -11,9 +11,9 @@ steps.state = function()
   for _, key in ipairs(KEYS) do
     bytes = bytes + (call('MEMORY', 'USAGE', key, 'SAMPLES', 5) or 0)
   end
-  local is = call('HMGET', META, 'incarnation', 'generation')
+  local current = call('HMGET', META, 'incarnation', 'generation')
   return {
-    is[1], tonumber(is[2]), call('HLEN', MEMBERS), call('BITCOUNT', BITS), call('ZCARD', HANDED),
+    current[1], tonumber(current[2]), call('HLEN', MEMBERS), call('BITCOUNT', BITS), call('ZCARD', COPIES),
     call('HLEN', WRITES), first(LEASES), saturated, uncacheable,
     call('ZCARD', PURGES), call('ZCOUNT', PURGES, '-inf', now), first(PURGES), bytes,
   }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from spark_jobs.linkage.open.parse import read_spec
-from spark_jobs.linkage.open.spec import Engine, OpenSpec, Result
+from spark_jobs.linkage.open.spec import KNOWN, Engine, OpenSpec, Result
 from spark_jobs.runner.port import ColumnType, Forecast, Input, Stage, StageContext
 
 if TYPE_CHECKING:  # reading a specification needs no Spark
@@ -43,15 +42,14 @@ class OpenLinkage:
 
     name = "linkage.open"
     summary = "Finds records that denote the same, in one table or in several, with reasons."
+    specification = OpenSpec
     example: ClassVar = {"inputs": {"people": {"class": "people"}}, "zero_config": True}
-
-    def parse(self, document: Mapping[str, Any]) -> OpenSpec:
-        """Read a specification (docs/linkage-open.md)."""
-        return read_spec(document)
 
     def inputs(self, spec: OpenSpec) -> tuple[Input, ...]:
         """Return the tables, and the clusters known before."""
-        return spec.inputs if spec.known is None else (*spec.inputs, spec.known)
+        if spec.known is None:
+            return spec.inputs
+        return (*spec.inputs, Input(KNOWN, spec.known, ("cluster", "source", "record")))
 
     def columns(self, spec: OpenSpec) -> Mapping[str, ColumnType]:
         """Return the columns of clusters or of pairs."""

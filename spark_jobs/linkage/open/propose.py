@@ -10,10 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.linkage.open.parse import written
-from spark_jobs.linkage.open.profile import Form, Profile, Sample, profile
+from spark_jobs.linkage.open.profile import Profile, Sample, ValueKind, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
-from spark_jobs.linkage.open.spec import Comparison, Level, Measure, Rule
+from spark_jobs.linkage.open.spec import Comparison, Level, Plan, Rule
 from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["Proposal", "propose"]
@@ -25,26 +24,26 @@ _PARTS: Final = 2
 _LONG_CODE: Final = 6
 _SEVERAL_WORDS: Final = 1.3
 
-_EXACT: Final = Level(Measure.EXACT)
-_TYPOS: Final = (Level(Measure.LEVENSHTEIN, 1), Level(Measure.LEVENSHTEIN, 2))
-_ALIKE: Final = (Level(Measure.JARO_WINKLER, 0.92), Level(Measure.JARO_WINKLER, 0.8))
-_HALF: Final = Level(Measure.JACCARD, 0.5)
+_EXACT: Final = Level(exact=True)
+_TYPOS: Final = (Level(levenshtein=1), Level(levenshtein=2))
+_ALIKE: Final = (Level(jaro_winkler=0.92), Level(jaro_winkler=0.8))
+_HALF: Final = Level(jaccard=0.5)
 _WORDS: Final = (
-    Level(Measure.JACCARD, 0.8),
-    Level(Measure.JARO_WINKLER, 0.95),
+    Level(jaccard=0.8),
+    Level(jaro_winkler=0.95),
     _HALF,
-    Level(Measure.JARO_WINKLER, 0.85),
-    Level(Measure.JACCARD, 0.25),
+    Level(jaro_winkler=0.85),
+    Level(jaccard=0.25),
 )
 
-_WHY: Final[Mapping[Form, str]] = {
-    Form.DATE: "a wrong digit or two, or a day within a year, is told from another date",
-    Form.YEAR: "the year before or after is told from any other",
-    Form.NUMBER: "equal numbers agree, and near ones somewhat",
-    Form.CODE: "single wrong characters are told from another code",
-    Form.CATEGORY: "there are few values, which are equal or not",
-    Form.NAME: "spellings are compared with weight on how they begin",
-    Form.TEXT: "words in common are counted, whatever their order",
+_WHY: Final[Mapping[ValueKind, str]] = {
+    ValueKind.DATE: "a wrong digit or two, or a day within a year, differs little from the date",
+    ValueKind.YEAR: "the year before or after differs little from the year",
+    ValueKind.NUMBER: "equal numbers agree, and near ones somewhat",
+    ValueKind.CODE: "single wrong characters differ little from the code",
+    ValueKind.CATEGORY: "there are few values, which are equal or not",
+    ValueKind.NAME: "spellings are compared with weight on how they begin",
+    ValueKind.TEXT: "words in common are counted, whatever their order",
 }
 
 
@@ -67,7 +66,7 @@ class Proposal:
     def to_json(self) -> dict[str, Any]:
         """Write it; ``spec`` holds the members to be edited and given to the next run."""
         return {
-            "spec": written(self.rules, self.comparisons),
+            "spec": Plan(blocking=self.rules, comparisons=self.comparisons).model_dump(mode="json"),
             "reasons": list(self.reasons),
             "columns": [one.to_json() for one in self.profiles],
         }
@@ -116,7 +115,7 @@ def _useful(profiles: Sequence[Profile], reasons: list[str]) -> list[Profile]:
 def _repeated(useful: Sequence[Profile], sample: Sample, reasons: list[str]) -> set[str]:
     """Columns that say again what others say: agreement on both must not count twice."""
     parts: dict[str, list[str]] = {one.name: [] for one in useful}
-    words = [one.name for one in useful if one.form in {Form.NAME, Form.TEXT}]
+    words = [one.name for one in useful if one.value_kind in {ValueKind.NAME, ValueKind.TEXT}]
     for whole, part in permutations(words, 2):
         if _contains(sample.columns[whole], sample.columns[part]) > _CONTAINED:
             parts[whole].append(part)
@@ -146,25 +145,27 @@ def _contains(whole: pa.Array, part: pa.Array) -> float:
 
 
 def _comparison(one: Profile, sample: Sample) -> Comparison:
-    return Comparison((one.name,), (_EXACT, *_levels(one, sample)), term_frequency=True)
+    return Comparison(
+        columns=(one.name,), levels=(_EXACT, *_levels(one, sample)), term_frequency=True
+    )
 
 
 def _levels(one: Profile, sample: Sample) -> tuple[Level, ...]:
     half = (_HALF,) if one.words > _SEVERAL_WORDS else ()
-    match one.form:
-        case Form.DATE:
-            return (*_TYPOS, Level(Measure.DAYS, 366))
-        case Form.YEAR:
-            return (Level(Measure.NUMBER, 1),)
-        case Form.NUMBER:
-            return tuple(Level(Measure.NUMBER, limit) for limit in _near(sample.raw[one.name]))
-        case Form.CODE:
+    match one.value_kind:
+        case ValueKind.DATE:
+            return (*_TYPOS, Level(days=366))
+        case ValueKind.YEAR:
+            return (Level(number=1),)
+        case ValueKind.NUMBER:
+            return tuple(Level(number=limit) for limit in _near(sample.raw[one.name]))
+        case ValueKind.CODE:
             return _TYPOS if one.length >= _LONG_CODE else _TYPOS[:1]
-        case Form.CATEGORY:
+        case ValueKind.CATEGORY:
             return half
-        case Form.NAME:
+        case ValueKind.NAME:
             return (*_ALIKE, *half)
-        case Form.TEXT:
+        case ValueKind.TEXT:
             return _WORDS
 
 
@@ -177,6 +178,6 @@ def _near(raw: pa.Array) -> tuple[float, float]:
 
 def _reason(one: Profile) -> str:
     return (
-        f"{one.name} is compared as {one.form.value}: {_WHY[one.form]}; "
+        f"{one.name} is compared as {one.value_kind.value}: {_WHY[one.value_kind]}; "
         f"{one.nulls:.0%} missing, two records agree by chance with probability {one.chance:.2g}."
     )

@@ -1,27 +1,55 @@
-"""What a run of open linkage is told: inputs, blocking rules, comparisons, thresholds."""
+"""Specifications of open linkage: inputs, blocking rules, comparisons, thresholds.
+
+A specification never becomes code: fields are looked up by name, and what is done with them comes
+from closed lists.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any
+from math import prod
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from spark_jobs.runner.port import Input
+from spark_jobs.runner.specification import Names, Source, Specification, SpecInvalid, Text
 
 __all__ = [
+    "KNOWN",
+    "MOST_RULES",
     "Clustering",
     "Comparison",
     "Engine",
     "KeyPart",
     "Level",
-    "Limits",
     "Measure",
     "OpenSpec",
+    "PairLimits",
+    "Plan",
     "Result",
     "Rule",
     "Take",
 ]
+
+KNOWN: Final = "known"
+"""The input of clusters found before: `cluster`, `source`, `record`."""
+
+MOST_RULES: Final = 32
+_MOST_INPUTS: Final = 16
+_MOST_COMPARISONS: Final = 32
+_MOST_PATTERNS: Final = 2**62
 
 
 class Measure(StrEnum):
@@ -45,29 +73,73 @@ class Measure(StrEnum):
         return self in {Measure.NUMBER, Measure.DAYS}
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One degree of agreement.
+def _or(short: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Let the JSON Schema of a model admit its short form, too."""
 
-    Attributes:
-        measure: What is measured.
-        limit: At least this similarity, or at most this distance.
+    def extend(schema: dict[str, Any]) -> None:
+        whole = dict(schema)
+        schema.clear()
+        schema["anyOf"] = [short, whole]
+
+    return extend
+
+
+_Distance: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
+_Similarity: TypeAlias = Annotated[float, Field(gt=0, le=1)]
+
+
+class Level(Specification):
+    """One degree of agreement: ``"exact"``, or one measure with its limit.
+
+    A limit is the least similarity, or the greatest distance.
     """
 
-    measure: Measure
-    limit: float = 1.0
+    model_config = ConfigDict(json_schema_extra=_or({"const": "exact"}))
+
+    exact: Literal[True] | None = None
+    levenshtein: _Distance | None = None
+    jaro_winkler: _Similarity | None = None
+    jaccard: _Similarity | None = None
+    number: _Distance | None = None
+    days: _Distance | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_one_measure(cls, document: Any) -> Any:
+        if document == Measure.EXACT:
+            return {"exact": True}
+        if isinstance(document, dict) and len(document) == 1:
+            ((name, limit),) = document.items()
+            if name in {*Measure} and limit is not None:
+                return document
+        reason = '"exact" or an object like {{"jaro_winkler": 0.9}} is expected'
+        raise PydanticCustomError("level", reason)
+
+    @property
+    def measure(self) -> Measure:
+        """What is measured."""
+        (name,) = self.model_fields_set
+        return Measure(name)
+
+    @property
+    def limit(self) -> float:
+        """At least this similarity, or at most this distance."""
+        return float(getattr(self, self.measure))
 
     @property
     def name(self) -> str:
         """What it asks for, in words."""
-        if self.measure is Measure.EXACT:
+        if self.exact:
             return "exact"
         sign = "≤" if self.measure.is_distance else "≥"
         return f"{self.measure} {sign} {self.limit:g}"
 
+    @model_serializer
+    def _to_json(self) -> str | dict[str, float]:
+        return "exact" if self.exact else {self.measure.value: self.limit}
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+
+class Comparison(Specification):
     """What is compared of two records.
 
     Attributes:
@@ -77,8 +149,8 @@ class Comparison:
         term_frequency: Whether agreement on a rare value weighs more than on a frequent one.
     """
 
-    columns: tuple[str, ...]
-    levels: tuple[Level, ...]
+    columns: Names
+    levels: Annotated[tuple[Level, ...], Field(min_length=1, max_length=8)]
     term_frequency: bool = False
 
     @property
@@ -105,20 +177,40 @@ class Take(StrEnum):
     MONTH_DAY = "month_day"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPart:
-    """A part of a blocking key.
+_NEEDS_LENGTH: Final = {Take.PREFIX, Take.SUFFIX, Take.WORD}
+
+
+class KeyPart(Specification):
+    """A part of a blocking key: ``"column"``, or an object.
 
     Attributes:
         column: The field.
         take: What of it.
-        length: Characters of a prefix or suffix and of the letters in order; which word, counted
-            from 1, or from the end if below 0.
+        length: Characters of a prefix or suffix; which word, counted from 1, or from the end if
+            below 0.
     """
 
-    column: str
+    model_config = ConfigDict(json_schema_extra=_or({"type": "string"}))
+
+    column: Text
     take: Take = Take.WHOLE
-    length: int = 0
+    length: Annotated[int, Field(ge=-16, le=64)] = Field(default=0, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_column(cls, document: Any) -> Any:
+        return {"column": document} if isinstance(document, str) else document
+
+    @field_validator("length")
+    @classmethod
+    def _check_length(cls, length: int, info: ValidationInfo) -> int:
+        take = info.data.get("take")
+        if (take in _NEEDS_LENGTH) != bool(length):
+            reason = "A length is expected" if take in _NEEDS_LENGTH else "There is no length here"
+            raise PydanticCustomError("length", reason)
+        if length < 0 and take is not Take.WORD:
+            raise PydanticCustomError("length", "A length of 1 or more is expected")
+        return length
 
     @property
     def name(self) -> str:
@@ -127,12 +219,23 @@ class KeyPart:
             return self.column
         return f"{self.take}({self.column}{f', {self.length}' if self.length else ''})"
 
+    @model_serializer
+    def _to_json(self) -> str | dict[str, Any]:
+        if self.take is Take.WHOLE:
+            return self.column
+        length = {"length": self.length} if self.length else {}
+        return {"column": self.column, "take": self.take.value, **length}
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+
+class Rule(RootModel[Annotated[tuple[KeyPart, ...], Field(min_length=1, max_length=8)]]):
     """Records are compared if all these parts are equal; one that lacks a part has no block."""
 
-    parts: tuple[KeyPart, ...]
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    @property
+    def parts(self) -> tuple[KeyPart, ...]:
+        """The parts of its key."""
+        return self.root
 
     @property
     def name(self) -> str:
@@ -173,8 +276,7 @@ class Engine(StrEnum):
     """Splink where it can do the run, else Spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class PairLimits(Specification):
     """Beyond these a run does not go.
 
     Attributes:
@@ -183,50 +285,25 @@ class Limits:
             still too heavy is left out and reported.
     """
 
-    pairs: int = 1_000_000_000
-    block_pairs: int = 1_000_000
+    pairs: Annotated[int, Field(ge=1, le=10**12)] = 1_000_000_000
+    block_pairs: Annotated[int, Field(ge=1, le=10**9)] = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSpec:
-    """A run of `linkage.open`.
+class Plan(Specification):
+    """What is compared.
 
     Attributes:
-        inputs: One table is deduplicated; two or more are linked with each other.
-        within: Whether records of one table are compared with each other; if not, a table is taken
-            to name nobody twice.
         blocking: Which pairs are compared; empty: proposed from the data.
         comparisons: What of them is compared; empty: proposed from the data.
-        threshold: Pairs at least this probable are linked.
-        clustering: How links become clusters.
-        result: Which frame is the result.
-        engine: What blocks, compares and estimates.
-        limits: What the run may cost.
-        seed: Where random numbers begin.
-        known: Input of clusters found before (`cluster`, `source`, `record`), whose records are not
-            compared with each other again; None: nothing is known.
-        model: What the report `model` of an earlier run says; None: it is estimated.
-        truth: A field that tells who a record really is, for evaluation only; None: unknown.
     """
 
-    inputs: tuple[Input, ...]
-    within: bool = True
-    blocking: tuple[Rule, ...] = ()
-    comparisons: tuple[Comparison, ...] = ()
-    threshold: float = 0.9
-    clustering: Clustering = Clustering.AVERAGE
-    result: Result = Result.CLUSTERS
-    engine: Engine = Engine.SPARK
-    limits: Limits = field(default_factory=Limits)
-    seed: int = 1
-    known: Input | None = None
-    model: Mapping[str, Any] | None = None
-    truth: str | None = None
+    blocking: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
+    comparisons: Annotated[tuple[Comparison, ...], Field(max_length=_MOST_COMPARISONS)] = ()
 
     @property
-    def zero_config(self) -> bool:
-        """Whether something has to be proposed."""
-        return not (self.blocking and self.comparisons)
+    def is_complete(self) -> bool:
+        """Whether nothing has to be proposed."""
+        return bool(self.blocking and self.comparisons)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -236,3 +313,81 @@ class OpenSpec:
 
 def _columns(readers: Iterable[Rule] | Iterable[Comparison]) -> set[str]:
     return {column for reader in readers for column in reader.columns}
+
+
+def _input_name(name: str) -> str:
+    if not name.isidentifier() or name == KNOWN:
+        raise PydanticCustomError("input_name", "A name of letters, digits and _ is expected")
+    return name
+
+
+def _usual_clustering(members: dict[str, Any]) -> Clustering:
+    return Clustering.AVERAGE if members.get("within") else Clustering.ONE_PER_SOURCE
+
+
+class OpenSpec(Plan):
+    """A specification of `linkage.open`.
+
+    Attributes:
+        sources: One table is deduplicated; two or more are linked with each other.
+        zero_config: Whether rules and comparisons may be missing, to be proposed from the data.
+        within: Whether records of one table are compared with each other; if not, a table is taken
+            to name nobody twice.
+        threshold: Pairs at least this probable are linked.
+        clustering: How links become clusters.
+        result: Which frame is the result.
+        engine: What blocks, compares and estimates.
+        limits: What the run may cost.
+        seed: Where random numbers begin.
+        known: Clusters found before, whose records are not compared with each other again.
+        model: The report `model` of an earlier run; None: it is estimated.
+        truth: A field that tells who a record really is, for evaluation only; None: unknown.
+    """
+
+    sources: Annotated[
+        dict[Annotated[str, AfterValidator(_input_name)], Source],
+        Field(min_length=1, max_length=_MOST_INPUTS),
+    ] = Field(validation_alias="inputs")
+    zero_config: bool = False
+    within: bool = Field(default_factory=lambda members: len(members.get("sources", ())) == 1)
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
+    clustering: Clustering = Field(default_factory=_usual_clustering)
+    result: Result = Result.CLUSTERS
+    engine: Engine = Engine.SPARK
+    limits: PairLimits = PairLimits()
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
+    known: Source | None = None
+    model: dict[str, Any] | None = None
+    truth: Text | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Check what concerns several members; the pointers are those of the document."""
+        if not self.zero_config and not self.blocking:
+            raise SpecInvalid("/blocking", "rules are expected, or zero_config: true")
+        if not self.zero_config and not self.comparisons:
+            raise SpecInvalid("/comparisons", "comparisons are expected, or zero_config: true")
+        if not self.within and len(self.sources) == 1:
+            raise SpecInvalid("/within", "one input alone can only be compared with itself")
+        if self.model is not None and not self.comparisons:
+            raise SpecInvalid("/model", "the comparisons that it was estimated for are missing")
+        self._check_comparisons()
+        return self
+
+    def _check_comparisons(self) -> None:
+        for number, comparison in enumerate(self.comparisons):
+            if comparison.term_frequency and not comparison.levels[0].exact:
+                reason = "term_frequency needs exact as the first level"
+                raise SpecInvalid(f"/comparisons/{number}/levels", reason)
+        if len({comparison.name for comparison in self.comparisons}) < len(self.comparisons):
+            raise SpecInvalid("/comparisons", "fields are compared twice")
+        # A pattern is one 64-bit number.
+        if prod(len(comparison.level_names) for comparison in self.comparisons) > _MOST_PATTERNS:
+            raise SpecInvalid("/comparisons", "these are too many levels all together")
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The tables, by name."""
+        fields = tuple(sorted({*self.columns, *([self.truth] if self.truth else [])} - {"id"}))
+        needed = fields if self.is_complete else None
+        return tuple(Input(name, self.sources[name], needed) for name in sorted(self.sources))

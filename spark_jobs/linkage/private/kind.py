@@ -14,7 +14,7 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from spark_jobs.linkage.private.spec import PrivateSpec, read_spec
+from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.runner.port import Block, ColumnType, Forecast, Input, Stage, StageContext
 
 if TYPE_CHECKING:  # specifications are read where there is no Spark
@@ -41,19 +41,16 @@ class PrivateLinkage:
 
     name = "linkage.private"
     summary = "Finds the encoded records of different owners that are of the same person."
+    specification = PrivateSpec
     example: ClassVar = {
         "left": {"class": "ours"},
         "right": {"class": "theirs"},
         "threshold": 0.8,
     }
 
-    def parse(self, document: Mapping[str, Any]) -> PrivateSpec:
-        """Read a specification; raises `SpecInvalid`."""
-        return read_spec(document)
-
     def inputs(self, spec: PrivateSpec) -> tuple[Input, ...]:
         """Return the owners' records."""
-        return tuple(Input(name, source, (spec.bits,)) for name, source in spec.parties.items())
+        return tuple(Input(name, source, (spec.bits,)) for name, source in spec.owners.items())
 
     def columns(self, spec: PrivateSpec) -> Mapping[str, ColumnType]:
         """Return the columns of links; they are the same for all specifications."""
@@ -67,7 +64,7 @@ class PrivateLinkage:
         from spark_jobs.slots import slots_of  # noqa: PLC0415 - as above
 
         whole = _records(spec, context)
-        rows = records.checked(whole, list(spec.parties))
+        rows = records.checked(whole, list(spec.owners))
         pairs = _pairs_by_size(spec, records.sizes_of(whole, len(rows)))
         total, people = sum(block.pairs for block in pairs), sum(rows.values())
         rate = _PAIRS_PER_S * slots_of(context.spark)
@@ -91,29 +88,29 @@ class PrivateLinkage:
 
 def _bytes_of_ends(spec: PrivateSpec) -> int:
     """What the record at the end of links takes: one partner of each other owner is remembered."""
-    return (len(spec.parties) - 1) * _BYTES_PER_END if spec.one_to_one else 0
+    return (len(spec.owners) - 1) * _BYTES_PER_END if spec.one_to_one else 0
 
 
 def _records(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private.records import united  # noqa: PLC0415 - needs Spark
 
-    return united({name: context.input(name) for name in spec.parties}, spec.bits)
+    return united({name: context.input(name) for name in spec.owners}, spec.bits)
 
 
 def _pairs_by_size(spec: PrivateSpec, sizes: list[Any]) -> list[Block]:
     """Count the pairs that the length filter leaves, by the left record's cardinality."""
     import numpy as np  # noqa: PLC0415 - beside what needs Spark
 
-    from spark_jobs.linkage.private.limits import Limits  # noqa: PLC0415 - compiles with numba
+    from spark_jobs.linkage.private.limits import ThresholdTables  # noqa: PLC0415 - compiles with numba
 
-    limits = Limits.of(spec.threshold, len(sizes[0]) - 1, length=spec.filters.length)
+    limits = ThresholdTables.of(spec.threshold, len(sizes[0]) - 1, length=spec.filters.length)
     blocks = []
     for left, right in combinations(range(len(sizes)), 2):
         up_to = np.concatenate(([0], np.cumsum(sizes[right])))
         partners = up_to[limits.high + 1] - up_to[limits.low]
         for size in np.flatnonzero(sizes[left]).tolist():
             records = int(sizes[left][size])
-            name = f"{list(spec.parties)[left]}, {size} bits set"
+            name = f"{list(spec.owners)[left]}, {size} bits set"
             blocks.append(Block(name, records, records * int(partners[size])))
     return blocks
 
@@ -122,13 +119,13 @@ def _order(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private import records  # noqa: PLC0415 - needs Spark
 
     whole = _records(spec, context)
-    records.checked(whole, list(spec.parties))
+    records.checked(whole, list(spec.owners))
     return records.frequencies_of(whole)
 
 
 def _blocks(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private.comparing import blocks_of  # noqa: PLC0415 - needs Spark
-    from spark_jobs.linkage.private.stored import order_in  # noqa: PLC0415 - needs Spark
+    from spark_jobs.linkage.private.links import order_in  # noqa: PLC0415 - needs Spark
 
     whole = _records(spec, context)
     rows = whole.groupBy("party").count().collect()
@@ -151,14 +148,14 @@ def _audit(spec: PrivateSpec, context: StageContext, counts: Mapping[int, int]) 
     frequency = {row["party"]: row["frequency"] for row in context.output("order").collect()}
     report = {
         name: audited(np.array(frequency[n]), counts[n], repeated.get(n, (0, 0, 1)))
-        for n, name in enumerate(spec.parties)
+        for n, name in enumerate(spec.owners)
     }
     context.report("audit", report)
 
 
 def _compare(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private import comparing  # noqa: PLC0415 - needs Spark
-    from spark_jobs.linkage.private.stored import comparison_of, order_in  # noqa: PLC0415 - as above
+    from spark_jobs.linkage.private.links import comparison_of, order_in  # noqa: PLC0415 - as above
 
     blocks = context.output("blocks")
     spans = comparing.spans_of(blocks)
@@ -181,7 +178,7 @@ def _all_pairs(spans: list[Any]) -> int:
 
 def _links(spec: PrivateSpec, context: StageContext) -> DataFrame:
     from spark_jobs.linkage.private.assignment import assigned  # noqa: PLC0415 - needs Spark
-    from spark_jobs.linkage.private.stored import linked  # noqa: PLC0415 - as above
+    from spark_jobs.linkage.private.links import linked  # noqa: PLC0415 - as above
 
-    links = linked(context.output("compare"), list(spec.parties), spec.top_k)
+    links = linked(context.output("compare"), list(spec.owners), spec.top_k)
     return assigned(links) if spec.one_to_one else links

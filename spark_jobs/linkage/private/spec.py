@@ -1,31 +1,66 @@
-"""What a private linkage is asked for."""
+"""Specifications of private linkage: parties, threshold, filters."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Annotated, Any, Final, Self, TypeAlias
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from spark_jobs.linkage.private.reference import Filters
-from spark_jobs.runner.members import Members
-from spark_jobs.runner.port import ClassSource, FileSource, SpecInvalid
+from spark_jobs.runner.specification import Source, Specification, SpecInvalid, Text
 
-__all__ = ["PrivateSpec", "read_spec"]
+__all__ = ["PrivateSpec"]
 
 _NUMBER: Final = re.compile(r"[01]|[01]?\.[0-9]{1,12}|[0-9]{1,9}/[1-9][0-9]{0,8}")
-_MOST_PARTIES: Final = 10
-_MOST_PARTNERS: Final = 100
 _FILTERS: Final = ("length", "prefix", "position")
 
 
-@dataclass(frozen=True, slots=True)
-class PrivateSpec:
-    """A private linkage.
+def _read_threshold(value: Any) -> Fraction:
+    # A JSON number means the decimal that was written: 0.8 is 4/5, not the double beside it.
+    text = str(value) if isinstance(value, str | int | float) else ""
+    if _NUMBER.fullmatch(text) and 0 < (threshold := Fraction(text)) <= 1:
+        return threshold
+    reason = 'A number above 0 and not above 1 is expected, such as 0.8, "0.8" or "2/3"'
+    raise PydanticCustomError("threshold", reason)
+
+
+def _read_filters(names: Any) -> Filters:
+    if not isinstance(names, list) or not all(name in _FILTERS for name in names):
+        raise PydanticCustomError("filters", f"A list of {', '.join(_FILTERS)} is expected")
+    return Filters(**{name: name in names for name in _FILTERS})
+
+
+_Threshold: TypeAlias = Annotated[
+    Fraction,
+    PlainValidator(_read_threshold),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                {"type": "string", "pattern": f"^({_NUMBER.pattern})$"},
+            ]
+        }
+    ),
+]
+_Filters: TypeAlias = Annotated[
+    Filters,
+    PlainValidator(_read_filters),
+    WithJsonSchema({"type": "array", "items": {"enum": list(_FILTERS)}}),
+]
+
+
+class PrivateSpec(Specification):
+    """A specification of `linkage.private`.
 
     Attributes:
-        parties: The owners' records by name; pairs are of two different owners, the earlier left.
+        left: The first owner's records, where there are two owners.
+        right: The second owner's.
+        parties: The owners' records by name, instead; links are of two different owners, the
+            earlier left.
         bits: The field that holds the encodings, binary or base64.
         threshold: Least Tanimoto similarity.
         filters: What spares comparisons; the result is the same with any.
@@ -33,56 +68,27 @@ class PrivateSpec:
         one_to_one: Whether a record is linked to one of each other owner at most.
     """
 
-    parties: Mapping[str, FileSource | ClassSource]
-    bits: str
-    threshold: Fraction
-    filters: Filters
-    top_k: int | None
-    one_to_one: bool
+    left: Source | None = None
+    right: Source | None = None
+    parties: Annotated[dict[str, Source], Field(min_length=2, max_length=10)] | None = None
+    bits: Text = "clk"
+    threshold: _Threshold
+    filters: _Filters = Filters(prefix=False, position=False)
+    top_k: Annotated[int, Field(ge=1, le=100)] | None = None
+    one_to_one: bool = False
 
+    @model_validator(mode="after")
+    def _check_parties(self) -> Self:
+        for name in ("left", "right"):
+            if (getattr(self, name) is None) is (self.parties is None):
+                raise SpecInvalid(f"/{name}", "either left and right are expected, or parties")
+        return self
 
-def read_spec(document: Mapping[str, Any]) -> PrivateSpec:
-    """Read ``left`` and ``right`` (or ``parties``), ``threshold``, and what may be left out.
-
-    Raises:
-        SpecInvalid: It is not one; names the place.
-    """
-    members = Members(document)
-    spec = PrivateSpec(
-        _parties(members),
-        members.text("bits", "clk"),
-        _threshold(members),
-        _filters(members),
-        members.whole("top_k", least=1, most=_MOST_PARTNERS, default=None),
-        members.flag("one_to_one", default=False),
-    )
-    members.end()
-    return spec
-
-
-def _parties(members: Members) -> dict[str, FileSource | ClassSource]:
-    if "parties" not in members.rest():
-        return {name: members.source(name) for name in ("left", "right")}
-    of = members.members("parties")
-    names = list(of.rest())
-    if not 2 <= len(names) <= _MOST_PARTIES:  # noqa: PLR2004 - a linkage is of two at least
-        raise SpecInvalid("/parties", f"2 to {_MOST_PARTIES} owners are expected")
-    return {name: of.source(name) for name in names}
-
-
-def _threshold(members: Members) -> Fraction:
-    value = members.any("threshold")
-    # A JSON number means the decimal that was written: 0.8 is 4/5, not the double beside it.
-    text = str(value) if isinstance(value, str | int | float) else ""
-    if _NUMBER.fullmatch(text) and 0 < (threshold := Fraction(text)) <= 1:
-        return threshold
-    reason = 'a number above 0 and not above 1 is expected, such as 0.8, "0.8" or "2/3"'
-    raise SpecInvalid(members.at("threshold"), reason)
-
-
-def _filters(members: Members) -> Filters:
-    pointer = members.at("filters")
-    names = members.any("filters", ["length"])
-    if not isinstance(names, list) or not all(name in _FILTERS for name in names):
-        raise SpecInvalid(pointer, f"a list of {', '.join(_FILTERS)} is expected")
-    return Filters(**{name: name in names for name in _FILTERS})
+    @property
+    def owners(self) -> Mapping[str, Source]:
+        """The owners' records by name."""
+        if self.parties is not None:
+            return self.parties
+        assert self.left is not None
+        assert self.right is not None
+        return {"left": self.left, "right": self.right}

@@ -1,4 +1,4 @@
-"""What a write does, as a text that can be replayed: an entry of the outbox.
+"""Outbox entries: what a write does, as a text that can be replayed.
 
 One short text for each write, because a server copies whole documents with every update, and what
 it need not look into costs it least. It is a JSON array: the operation, the first letter of the
@@ -25,7 +25,7 @@ from mediator.stores.port import Fragment, Write, WriteKind
 __all__ = ["KINDS", "Effect", "Effects", "json_encoder"]
 
 KINDS: Final[Mapping[str, WriteKind]] = {kind.name[0].lower(): kind for kind in WriteKind}
-"""Kinds of writes by the letter that stands for them."""
+"""Kinds of writes by their letters."""
 
 _LETTERS: Final = {kind: letter for letter, kind in KINDS.items()}
 _FLAGS: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
@@ -35,7 +35,7 @@ _Encode = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A write as its entry tells it; see `Write` for what is not told here.
+    """A write as its entry records it; see `Write` for the rest.
 
     Attributes:
         operation: The operation's id.
@@ -84,16 +84,16 @@ class Effects:
             versions: The versions that its groups get, at least.
             stamp: The store's clock, microseconds.
         """
-        written: Any = write.groups
-        if any(versions[group] != stamp for group in written):
-            written = {group: versions[group] for group in written}
+        groups: Any = write.groups
+        if any(versions[group] != stamp for group in groups):
+            groups = {group: versions[group] for group in groups}
         operators = [
             (call.field, call.operator, self._argument(call.field, call.operator, call.argument))
             for call in write.operators
         ]
         sets = {name: self.value(name, value) for name, value in write.values.items()}
         letter = _LETTERS[write.kind]
-        entry = (write.operation, letter, stamp, written, sets, write.unset, operators)
+        entry = (write.operation, letter, stamp, groups, sets, write.unset, operators)
         return orjson.dumps(entry).decode()
 
     def values(self, values: Mapping[str, Any]) -> dict[str, Any]:

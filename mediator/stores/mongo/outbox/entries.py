@@ -1,4 +1,4 @@
-"""What a write leaves in its record: an entry for the feed, and, if asked, its own result."""
+"""Entries that a write adds to its record: an outbox entry, and its result if it is remembered."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from mediator.stores.port import RememberedOperation, Status, Write, WriteResult
 
 __all__ = [
     "FULL",
+    "NAMED",
     "OUTBOX",
     "REMEMBERED",
-    "SETTLED",
     "VACANCY",
+    "acknowledged",
+    "acknowledged_count",
     "entries",
-    "holds",
+    "has_applied",
     "pushes",
     "recall",
     "recalled",
-    "settled",
-    "settled_count",
 ]
 
 REMEMBERED: Final = 128
@@ -34,11 +34,11 @@ REMEMBERED: Final = 128
 OUTBOX: Final = 2_500
 """Outbox entries that one record keeps; when there are so many, writes wait for the relay.
 
-More than a request may bring (1,000), few enough to keep documents far below 16 MB.
+More than a request may have (1,000), few enough to keep documents far below 16 MB.
 """
 
-SETTLED: Final = 16
-"""Operations that one record names of those that have left its outbox."""
+NAMED: Final = 16
+"""Operations that one record names of those that were acknowledged."""
 
 _LAST_PLACE: Final = f"_pending.{OUTBOX - 1}"
 
@@ -52,18 +52,18 @@ VACANCY: Final[Document] = {_LAST_PLACE: {"$exists": False}}
 def entries(
     layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
 ) -> dict[str, list[Any]]:
-    """Return what the lists of the record get by a write.
+    """Return what a write appends to the lists of its record.
 
     Args:
         layout: The record's layout.
         write: The write.
-        result: What it will answer.
-        values: The values it will return, or None if it returns none.
+        result: Its result.
+        values: The values that it returns, or None.
         stamp: The store's clock, microseconds.
     """
     lists: dict[str, list[Any]] = {"_pending": [layout.effects.text(write, result.versions, stamp)]}
     if write.remember is not None:
-        lists["_ops"] = [_memory(layout, write, result, values, stamp)]
+        lists["_ops"] = [_remembered(layout, write, result, values, stamp)]
     return lists
 
 
@@ -75,10 +75,10 @@ def pushes(lists: Mapping[str, list[Any]]) -> Document:
     return update
 
 
-def _memory(
+def _remembered(
     layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
 ) -> Document:
-    memory: Document = {
+    remembered: Document = {
         "op": write.operation,
         "fingerprint": write.remember,
         "time": Int64(stamp),
@@ -87,8 +87,8 @@ def _memory(
         "versions": _stored(layout, result.versions),
     }
     if values is not None:
-        memory["values"] = layout.encode_all(values)
-    return memory
+        remembered["values"] = layout.encode_all(values)
+    return remembered
 
 
 def _stored(layout: Layout, versions: Mapping[str, int]) -> Document:
@@ -99,71 +99,71 @@ def recalled(
     layout: Layout, document: Mapping[str, Any] | None, operation: str
 ) -> RememberedOperation | None:
     """Return what a document remembers of an operation."""
-    for memory in (document or {}).get("_ops", ()):
-        if memory["op"] == operation:
+    for remembered in (document or {}).get("_ops", ()):
+        if remembered["op"] == operation:
             result = WriteResult(
                 Status.REPLAYED,
-                created=memory["created"],
-                creation_version=int(memory["creation_version"]),
-                versions=layout.decode_versions(memory),
-                values=layout.decode_all(memory.get("values")),
+                created=remembered["created"],
+                creation_version=int(remembered["creation_version"]),
+                versions=layout.decode_versions(remembered),
+                values=layout.decode_all(remembered.get("values")),
             )
-            return RememberedOperation(memory["fingerprint"], result)
+            return RememberedOperation(remembered["fingerprint"], result)
     return None
 
 
 def recall(layout: Layout, document: Mapping[str, Any] | None, write: Write) -> WriteResult | None:
-    """Return the answer to a write that took effect before, or None if it did not."""
+    """Return the result of a write that took effect before, or None if it did not."""
     if write.remember is None:
         return None
-    memory = recalled(layout, document, write.operation)
-    if memory is None:
+    remembered = recalled(layout, document, write.operation)
+    if remembered is None:
         return None
-    same = memory.fingerprint == write.remember
-    return memory.result if same else WriteResult(Status.REUSED)
+    same = remembered.fingerprint == write.remember
+    return remembered.result if same else WriteResult(Status.REUSED)
 
 
-def settled(document: Mapping[str, Any] | None, effects: Sequence[Effect]) -> str:
-    """Return what a record tells of its outbox when these entries leave it."""
-    count, *names = _told(document)
+def acknowledged(document: Mapping[str, Any] | None, effects: Sequence[Effect]) -> str:
+    """Return what a record keeps of its outbox once these entries are acknowledged."""
+    count, *names = _acknowledged(document)
     names += (_name(effect.operation, effect.stamp) for effect in effects)
-    return orjson.dumps([count + len(effects), *names[-SETTLED:]]).decode()
+    return orjson.dumps([count + len(effects), *names[-NAMED:]]).decode()
 
 
-def settled_count(document: Mapping[str, Any] | None) -> int:
-    """Return how many entries have left the outbox of a document."""
-    return int(_told(document)[0])
+def acknowledged_count(document: Mapping[str, Any] | None) -> int:
+    """Return how many entries of a document were acknowledged."""
+    return int(_acknowledged(document)[0])
 
 
-def holds(
+def has_applied(
     document: Mapping[str, Any] | None, operation: str, stamp: int, count: int
 ) -> bool | None:
-    """Say whether a document has taken a write, and not one of another process for the same.
+    """Whether a write was applied to a document, by us and not by a retry elsewhere.
 
     Args:
         document: The document now.
         operation: The write's operation.
         stamp: What it was stamped with.
-        count: How many entries had left its outbox before the write was tried.
+        count: How many entries were acknowledged before the write was sent.
 
     Returns:
-        None if it cannot be known, as so many entries have left since that not all are named.
+        None if it cannot be known: too many entries were acknowledged since.
     """
     pending = (document or {}).get("_pending", ())
-    total, *names = _told(document)
+    total, *names = _acknowledged(document)
     effects = map(Effect.read, pending)
     if any((effect.operation, effect.stamp) == (operation, stamp) for effect in effects):
         return True
     if _name(operation, stamp) in names:
         return True
-    return None if total - count > SETTLED else False
+    return None if total - count > NAMED else False
 
 
 def _name(operation: str, stamp: int) -> str:
-    """Tell a write from those of others who carry out the same operation."""
+    """Name a write; a retry of its operation elsewhere has another stamp."""
     return f"{operation} {stamp}"
 
 
-def _told(document: Mapping[str, Any] | None) -> list[Any]:
-    text = (document or {}).get("_settled")
+def _acknowledged(document: Mapping[str, Any] | None) -> list[Any]:
+    text = (document or {}).get("_acknowledged")
     return [0] if text is None else orjson.loads(text)

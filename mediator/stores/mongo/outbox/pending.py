@@ -1,4 +1,4 @@
-"""Between outbox and feed: what waits in the records, and what leaves them once the feed has it."""
+"""The outboxes of records: reads the changes that wait, and removes those that are relayed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pymongo import UpdateOne
 from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.codec import ordered_text, plain_text
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_of
-from mediator.stores.mongo.outbox.replay import AT_ONCE, Pulled, replay_of
+from mediator.stores.mongo.outbox.replay import AT_ONCE, Acknowledgement, replay_of
 from mediator.stores.mongo.read.spans import spans
 from mediator.stores.mongo.session import Session
 from mediator.stores.port import Fragment, UnrelayedChanges, Write
@@ -22,7 +22,7 @@ __all__ = [
     "SWEEP_EVERY_S",
     "SWEEP_WITHIN_S",
     "WAITING",
-    "Unrelayed",
+    "RecentWrites",
     "Where",
     "acknowledge",
     "pending",
@@ -36,8 +36,8 @@ _MOST: Final = 100_000
 """Records beyond are forgotten, and found by the relay's sweep."""
 
 
-class Unrelayed:
-    """A bounded set of records, in the order in which they came."""
+class RecentWrites:
+    """The records that this process wrote, a hint to the relay: bounded, in the order of writes."""
 
     def __init__(self) -> None:
         self._records: dict[Where, None] = {}
@@ -49,7 +49,7 @@ class Unrelayed:
             self._records[fragment.database_id, fragment.class_name, write.id] = None
 
     def note_again(self, where: Where) -> None:
-        """Note that a record has still more in its outbox."""
+        """Note that the outbox of a record has more."""
         self._records[where] = None
 
     def take(self, limit: int) -> list[Where]:
@@ -69,7 +69,7 @@ SCAN_EVERY_S: Final = 600.0
 SWEEP_WITHIN_S: Final = 60.0
 """Longest time of one sweep."""
 
-_ENOUGH: Final = 2**23
+_LARGEST_PAGE: Final = 2**23
 """Characters of entries after which no more records are looked at in one call."""
 
 WAITING: Final[Document] = {"_pending.0": {"$exists": True}}
@@ -78,32 +78,32 @@ WAITING: Final[Document] = {"_pending.0": {"$exists": True}}
 _NEEDED: Final[Document] = BOOKKEEPING | {
     "values": 1,
     "_base": 1,
-    "_settled": 1,
+    "_acknowledged": 1,
     "_pending": {"$slice": AT_ONCE + 1},
 }
 
 
 async def pending(
-    session: Session, unrelayed: Unrelayed, fragment: Fragment, ids: Sequence[str]
+    session: Session, recent_writes: RecentWrites, fragment: Fragment, ids: Sequence[str]
 ) -> list[UnrelayedChanges]:
     """Read the changes that wait in some records; see `PendingChanges.pending`."""
     query = WAITING | {"_id": {"$in": [ordered_text(id_) for id_ in ids]}}
     replay = replay_of(fragment)
-    found: list[UnrelayedChanges] = []
+    changes: list[UnrelayedChanges] = []
     unseen, size = dict.fromkeys(ids), 0
     async for document in session.collection(layout_of(fragment)).find(query, _NEEDED):
-        one = await offload(is_large(document.get("values")), replay.unsettled, document)
-        found.append(one)
+        one = await offload(is_large(document.get("values")), replay.unrelayed, document)
+        changes.append(one)
         unseen.pop(one.id, None)
         again = [one.id] if len(document["_pending"]) > AT_ONCE else []
         size += sum(map(len, document["_pending"]))
-        if size > _ENOUGH:
+        if size > _LARGEST_PAGE:
             again += unseen
         for id_ in again:
-            unrelayed.note_again((fragment.database_id, fragment.class_name, id_))
-        if size > _ENOUGH:
+            recent_writes.note_again((fragment.database_id, fragment.class_name, id_))
+        if size > _LARGEST_PAGE:
             break
-    return found
+    return changes
 
 
 async def sweep(session: Session, fragment: Fragment, after: str | None, limit: int) -> list[str]:
@@ -120,7 +120,7 @@ async def sweep(session: Session, fragment: Fragment, after: str | None, limit: 
 
 
 async def acknowledge(session: Session, done: Sequence[UnrelayedChanges]) -> None:
-    """Remove changes that the feed has; see `PendingChanges.acknowledge`."""
+    """Remove relayed changes; see `PendingChanges.acknowledge`."""
     updates: defaultdict[Layout, list[UpdateOne]] = defaultdict(list)
     for one in done:
         layout = layout_of(one.fragment)
@@ -129,12 +129,12 @@ async def acknowledge(session: Session, done: Sequence[UnrelayedChanges]) -> Non
         await session.collection(layout).bulk_write(requests, ordered=False)
 
 
-def _removal(layout: Layout, id_: str, pulled: Pulled) -> UpdateOne:
+def _removal(layout: Layout, id_: str, acknowledgement: Acknowledgement) -> UpdateOne:
     """Pull the entries, unless another relay has: then they are not the first any more."""
-    sets: Document = {"_settled": pulled.settled}
-    update: Document = {"$pullAll": {"_pending": list(pulled.entries)}, "$set": sets}
-    if pulled.base is None:
+    sets: Document = {"_acknowledged": acknowledgement.acknowledged}
+    update: Document = {"$pullAll": {"_pending": list(acknowledgement.entries)}, "$set": sets}
+    if acknowledgement.base is None:
         update["$unset"] = {"_base": ""}
     else:
-        sets["_base"] = pulled.base
-    return UpdateOne(layout.key(id_) | {"_pending.0": pulled.entries[0]}, update)
+        sets["_base"] = acknowledgement.base
+    return UpdateOne(layout.key(id_) | {"_pending.0": acknowledgement.entries[0]}, update)

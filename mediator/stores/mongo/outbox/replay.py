@@ -1,4 +1,4 @@
-"""What the entries of an outbox did to their record: every change with its values before and after.
+"""Replays the entries of an outbox: every change with its values before and after.
 
 The document keeps the values that its record had before the first entry (``_base``). From there the
 entries are replayed by the function that is the reference for every operator, so what comes out is
@@ -25,10 +25,10 @@ from mediator.schema.types import FieldType
 from mediator.stores.mongo.codec import moment, plain_text
 from mediator.stores.mongo.layout import Document, Layout, is_live, layout_of
 from mediator.stores.mongo.outbox.effect import Effect
-from mediator.stores.mongo.outbox.entries import settled
+from mediator.stores.mongo.outbox.entries import acknowledged
 from mediator.stores.port import Fragment, UnrelayedChanges, WriteKind
 
-__all__ = ["AT_ONCE", "Pulled", "Replay", "replay_of"]
+__all__ = ["AT_ONCE", "Acknowledgement", "Replay", "replay_of"]
 
 AT_ONCE: Final = 256
 """Entries of one record that are replayed together; what is beyond waits for the next time."""
@@ -38,18 +38,18 @@ _Decode: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class Acknowledgement:
     """What `UnrelayedChanges.receipt` holds: how the document has to be changed.
 
     Attributes:
         entries: The entries that leave the outbox.
         base: What ``_base`` becomes; None: it goes.
-        settled: What ``_settled`` becomes.
+        settled: What ``_acknowledged`` becomes.
     """
 
     entries: Sequence[str]
     base: str | None
-    settled: str
+    acknowledged: str
 
 
 class Replay:
@@ -58,16 +58,16 @@ class Replay:
     def __init__(self, fragment: Fragment) -> None:
         self._fragment = fragment
         self._layout: Layout = layout_of(fragment)
-        # A bound that was set since must not stand against what has been done before.
+        # A bound that was set since must not refuse what has been done before.
         self._fields = {n: replace(f, max_length=None) for n, f in fragment.fields.items()}
         self._values = {name: _decoder(field) for name, field in fragment.fields.items()}
 
-    def unsettled(self, document: Document) -> UnrelayedChanges:
-        """Return the changes that a document's outbox tells of, the first `AT_ONCE` of them.
+    def unrelayed(self, document: Document) -> UnrelayedChanges:
+        """Return the changes in a document's outbox, the first `AT_ONCE` of them.
 
         Args:
-            document: With ``values``, ``tombstone``, ``_base``, ``_settled``, and one entry more
-                of ``_pending`` than can be replayed together, if there are so many.
+            document: With ``values``, ``tombstone``, ``_base``, ``_acknowledged``, and one entry
+                more of ``_pending`` than can be replayed together, if there are so many.
         """
         texts = document["_pending"][:AT_ONCE]
         effects = [Effect.read(text) for text in texts]
@@ -84,8 +84,7 @@ class Replay:
         for place, effect in enumerate(effects):
             changes += self._changes(id_, effect, states[place], states[place + 1])
         base = None if states[-1] is None else orjson.dumps(states[-1]).decode()
-        done = settled(document, effects)
-        receipt = Pulled(texts, base, done)
+        receipt = Acknowledgement(texts, base, acknowledged(document, effects))
         return UnrelayedChanges(self._fragment, id_, changes, agrees, receipt)
 
     def _current(self, document: Document) -> _Json | None:
@@ -120,7 +119,8 @@ class Replay:
             call = OperatorCall(name, operator, _argument(field, operator, argument))
             result = apply_operator(field, present, call, moment(effect.stamp))
         except (Refused, ArithmeticError, TypeError, ValueError):
-            # The field had another type then. The record has something else, and that will be seen.
+            # The field had another type then. The values then differ from the record's, which is
+            # reported.
             return value
         return result if isinstance(result, MissingType) else layout.effects.value(name, result)
 
@@ -134,7 +134,7 @@ class Replay:
             touched = frozenset((*effect.sets, *effect.unset, *names))
         for group, version in effect.versions.items():
             members = fragment.groups.get(group, ())
-            told = members if touched is None else [n for n in members if n in touched]
+            written = members if touched is None else [n for n in members if n in touched]
             yield Change(
                 change_id(effect.operation, group),
                 fragment.database,
@@ -143,14 +143,14 @@ class Replay:
                 group,
                 version,
                 kind_of(effect.kind.name.lower(), absent=before is None),
-                _some(before, told),
-                _some(after, told),
+                _picked(before, written),
+                _picked(after, written),
                 effect.stamp,
                 fragment.database_id,
             )
 
 
-def _some(state: _Json | None, names: Sequence[str]) -> _Json | None:
+def _picked(state: _Json | None, names: Sequence[str]) -> _Json | None:
     return None if state is None else {name: state[name] for name in names if name in state}
 
 

@@ -1,4 +1,4 @@
-"""Reading a class in the order of a field: one range after the other.
+"""Ranges that give a class in the order of a field, one after the other.
 
 BSON sorts missing and null alike, and the port does not; so each has a range of its own, sorted by
 id. Within a range one index on (field, id) serves both directions.

@@ -1,4 +1,4 @@
-"""Reads: records by id, in the order of ids or of a field; and how many there are."""
+"""Reads records by id, in the order of ids or of a field, and counts them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["ALL", "Reader", "Selection", "trimmed"]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a listing is among.
+    """Which records a listing selects from.
 
     Attributes:
         condition: The condition that records satisfy; None: every record does.
         until_s: Time of the event loop up to which the server may take; None: as long as it likes.
         ids: The ids that the condition leaves, if it names them: the server then looks at no other
-            records. The stand-in does so only if it is told at the top of the query.
+            records. The stand-in does so only if they are at the top of the query.
     """
 
     condition: Document | None = None
@@ -164,7 +164,7 @@ class Reader:
         fields: tuple[str, ...] | None,
         among: Selection = ALL,
     ) -> list[Record]:
-        """Find records; a `limit` of 0 is none, and callers that mean nothing do not ask."""
+        """Find records; a `limit` of 0 means no limit; callers that want none do not call."""
         options: dict[str, Any] = {"limit": limit, "sort": sort, "max_time_ms": among.left_ms()}
         # In one batch: the driver would take 101 documents first.
         options["batch_size"] = limit
@@ -181,8 +181,8 @@ class Reader:
 def _both(condition: Document, query: Document) -> Document:
     """Join what is looked for with what is looked through.
 
-    The stand-in asks of each record what comes first, and the rest only if that holds: nearly all
-    records are there. It sees ids and a range of ids at the top only, and one id not as `$eq`.
+    The stand-in tests each record by what comes first, and by the rest only if that holds: nearly
+    all records are there. It sees ids and a range of ids at the top only, and one id not as `$eq`.
     """
     if condition.keys().isdisjoint(query):
         return condition | query

@@ -1,4 +1,4 @@
-"""Ranges of ids: a collection in steps, each of which looks at so many documents and no more.
+"""Ranges of ids: steps through a collection, each of a bounded number of documents.
 
 What looks at a whole collection with one command keeps others from it for as long as that takes,
 and the stand-in does one command at a time.

@@ -120,7 +120,7 @@ class Conditions:
                 test = {"$gte": bound(low), "$lte": bound(high)}
             case Like(_, pattern):
                 guards += _texts_only(place)
-                test = matching(pattern, marked=place.constants.marked)
+                test = matching(pattern, ordered=place.constants.ordered)
             case Contains(path, value):
                 test = self._containing(path, place, value)
         return _all([*guards, {place.path: test}])
@@ -135,20 +135,20 @@ class Conditions:
 
     def _containing(self, path: Path, place: _Place, value: Value) -> Document:
         if place.type in _TEXTS and isinstance(value, str):
-            return containing(value, marked=place.constants.marked)
+            return containing(value, ordered=place.constants.ordered)
         field = self._layout.fragment.fields.get(path[0])
         if field is None or place.type not in _ARRAYS or len(path) > 1 or value is None:
             raise Inexact
-        items = self._constants(field.items, marked=False)
+        items = self._constants(field.items, ordered=False)
         return {"$elemMatch": {"$in": items.equals(value)}}
 
     def _place(self, path: Path) -> _Place:
         if path == ID:
-            return _Place("_id", self._constants(FieldType.STRING, marked=True), FieldType.STRING)
+            return _Place("_id", self._constants(FieldType.STRING, ordered=True), FieldType.STRING)
         field = self._layout.fragment.fields[path[0]]
         at = self._layout.paths[path[0]]
         if len(path) == 1:
-            constants = self._constants(field.type, marked=field.type in _TEXTS)
+            constants = self._constants(field.type, ordered=field.type in _TEXTS)
             return _Place(at, constants, field.type)
         is_map = field.type is FieldType.MAP
         if FieldType.DOCUMENT in (field.type, is_map and field.items):
@@ -156,7 +156,7 @@ class Conditions:
         key, *further = path[1:]
         if further or not is_map:
             raise Inexact
-        constants = self._constants(field.items, marked=False)
+        constants = self._constants(field.items, ordered=False)
         return _Place(f"{at}.{path_key(key)}", constants, field.items)
 
     def _within(self, at: str, keys: Path) -> _Place:
@@ -164,10 +164,10 @@ class Conditions:
         for key in keys:
             at = f"{at}.{path_key(key)}"
             guards.append({at: _NO_ARRAY})
-        return _Place(at, self._constants(None, marked=False), None, tuple(guards))
+        return _Place(at, self._constants(None, ordered=False), None, tuple(guards))
 
-    def _constants(self, type_: FieldType | None, *, marked: bool) -> Constants:
-        return Constants(type_, marked=marked, is_stand_in=self._is_stand_in)
+    def _constants(self, type_: FieldType | None, *, ordered: bool) -> Constants:
+        return Constants(type_, ordered=ordered, is_stand_in=self._is_stand_in)
 
 
 def _all(conditions: list[Document]) -> Document:

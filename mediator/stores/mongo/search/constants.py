@@ -7,7 +7,7 @@ from typing import Any, Final
 from bson.int64 import Int64
 
 from mediator.schema.types import SCALARS, FieldType, Value
-from mediator.stores.mongo.codec import item_form, ordered_text
+from mediator.stores.mongo.codec import item_codec, ordered_text
 from mediator.stores.mongo.read.ordering import SATURATION
 
 __all__ = ["Constants", "Inexact"]
@@ -24,21 +24,21 @@ class Constants:
 
     Args:
         type_: The type of the values; None: they are JSON, within a document.
-        marked: Whether texts are stored as `ordered_text`.
+        ordered: Whether texts are stored as `ordered_text`.
         is_stand_in: Whether the server is mongo-java-server. It mistakes numbers beyond
             `SATURATION`, and compares texts by their UTF-16 code units.
     """
 
-    __slots__ = ("_is_stand_in", "_type", "marked")
+    __slots__ = ("_is_stand_in", "_type", "ordered")
 
-    def __init__(self, type_: FieldType | None, *, marked: bool, is_stand_in: bool) -> None:
+    def __init__(self, type_: FieldType | None, *, ordered: bool, is_stand_in: bool) -> None:
         self._type = type_
-        self.marked = marked
+        self.ordered = ordered
         self._is_stand_in = is_stand_in
 
     def equals(self, value: Value) -> list[Any]:
         """Return the stored forms of a value that is not null; raises `Inexact`."""
-        if isinstance(value, str) and self.marked:
+        if isinstance(value, str) and self.ordered:
             return [ordered_text(value)]
         if self._type is None:
             return [self._json(value)]
@@ -47,13 +47,13 @@ class Constants:
         if isinstance(value, bytes):
             # A field that is given an index stores texts from then on.
             return [value, value.decode("latin-1")]
-        return [item_form(self._type).encode(value)]
+        return [item_codec(self._type).encode(value)]
 
     def bound(self, value: Value) -> Any:
         """Return a value's stored form, which the server orders as we do; raises `Inexact`."""
         if isinstance(value, bytes) or (self._type is None and isinstance(value, bool)):
             raise Inexact
-        if isinstance(value, str) and not self.marked:
+        if isinstance(value, str) and not self.ordered:
             self._check_order(value)
         if isinstance(value, float):
             self._check_size(value)

@@ -19,12 +19,12 @@ __all__ = ["containing", "matching"]
 _LONGEST: Final = 16_000
 """Bytes; MongoDB takes expressions of up to 32,764."""
 
-_MARKS: Final = "\ue000\ue001"
-_CHARACTER: Final = f"(?:[{_MARKS}].|[^{_MARKS}])"
-"""A character of an `ordered_text`, its intent included."""
+_PREFIXES: Final = "\ue000\ue001"
+_CHARACTER: Final = f"(?:[{_PREFIXES}].|[^{_PREFIXES}])"
+"""A character of an `ordered_text`, its prefix included."""
 
 
-def matching(pattern: str, *, marked: bool) -> Document:
+def matching(pattern: str, *, ordered: bool) -> Document:
     r"""Return the condition that a string matches a pattern of `like`; raises `Inexact`.
 
     A part between two ``%`` is looked for where it first occurs, and no further: the groups are
@@ -32,9 +32,9 @@ def matching(pattern: str, *, marked: bool) -> Document:
 
     Args:
         pattern: The pattern.
-        marked: Whether strings are stored as `ordered_text`.
+        ordered: Whether strings are stored as `ordered_text`.
     """
-    one = _CHARACTER if marked else "."
+    one = _CHARACTER if ordered else "."
     parts: list[list[str]] = [[]]
     for token in tokens(pattern):
         if token is Wildcard.ANY:
@@ -42,7 +42,7 @@ def matching(pattern: str, *, marked: bool) -> Document:
         elif token is Wildcard.ONE:
             parts[-1].append(one)
         else:
-            parts[-1].append(_literal(token, marked=marked))
+            parts[-1].append(_literal(token, ordered=ordered))
     first, *rest = ["".join(part) for part in parts]
     if not rest:
         return _expression(rf"\A{first}\z")
@@ -50,16 +50,16 @@ def matching(pattern: str, *, marked: bool) -> Document:
     return _expression(rf"\A{first}{middle}.*{rest[-1]}\z")
 
 
-def containing(part: str, *, marked: bool) -> Document:
+def containing(part: str, *, ordered: bool) -> Document:
     """Return the condition that a string has a part; raises `Inexact`."""
-    return _expression(_literal(part, marked=marked))
+    return _expression(_literal(part, ordered=ordered))
 
 
-def _literal(text: str, *, marked: bool) -> str:
-    if not marked:
+def _literal(text: str, *, ordered: bool) -> str:
+    if not ordered:
         return _escaped(text)
-    # Whether one of these is an intent or a character, only what is before it could tell.
-    if any(intent in text for intent in _MARKS):
+    # Whether one of these is a prefix or a character depends on what is before it.
+    if any(prefix in text for prefix in _PREFIXES):
         raise Inexact
     return _escaped(ordered_text(text))
 

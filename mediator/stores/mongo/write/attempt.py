@@ -1,8 +1,8 @@
-"""A write in one round trip: a single update that applies only if nothing stands against it.
+"""A write in one round trip: a single update under conditions.
 
-The condition carries everything: presence, expected versions, the guards of native operators, and
+The condition covers everything: presence, expected versions, the guards of native operators, and
 that every version written is lower than the new one, which is our clock. If it does not hold, for
-whatever reason, nothing happens, and the record is looked at (`decision`).
+whatever reason, nothing happens, and the record is read (`decision`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mediator.stores.mongo.layout import (
     LIVE,
     Document,
     Layout,
+    has_intent,
     is_live,
-    marked,
     unfenced,
 )
 from mediator.stores.mongo.outbox.entries import VACANCY
@@ -28,7 +28,7 @@ from mediator.stores.mongo.write.decision import replacing, returned
 from mediator.stores.mongo.write.operators import native
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
-__all__ = ["Attempt", "attempt"]
+__all__ = ["Attempt", "attempt_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Attempt:
     Attributes:
         query: The condition.
         update: The modifiers.
-        projection: What is needed of the document to answer.
+        projection: What `result_of` needs of the document.
         after: Whether the document after the update is needed, rather than the one before.
         upsert: Whether the record is made if there is none.
         stamp: What the write is stamped with (store clock, microseconds).
-        answer: Makes the result from the document (None: there was none before).
-        is_foreseen: Whether any document that is there makes the same result.
+        result_of: Makes the result from the document (None: there was none before).
+        is_fixed: Whether the result is the same whatever the document is.
     """
 
     query: Document
@@ -52,30 +52,30 @@ class Attempt:
     after: bool
     upsert: bool
     stamp: int
-    answer: Callable[[Document | None], WriteResult]
-    is_foreseen: bool = False
+    result_of: Callable[[Document | None], WriteResult]
+    is_fixed: bool = False
 
 
-def attempt(layout: Layout, write: Write, stamp: int, token: str = "") -> Attempt | None:
-    """Translate a write, or return None if it takes a look at the record first.
+def attempt_of(layout: Layout, write: Write, stamp: int, token: str = "") -> Attempt | None:
+    """Translate a write, or return None if the record must be read first.
 
-    A remembered write does: its result is stored with it, so it must be known beforehand. So does
-    one under an intent that may make a record or find one, unless it is told which, or the creation
-    version.
+    A remembered write stores its result with it, so the result must be known beforehand. A write
+    under an intent must know whether it creates or replaces, unless it has a creation version.
     """
     if write.remember is not None:
         return None
-    chance = _MAKERS[write.kind](layout, write, stamp)
-    if chance is not None and token:
-        return replace(chance, query=chance.query | unfenced(token))
-    return chance
+    attempt = _TRANSLATORS[write.kind](layout, write, stamp)
+    if attempt is not None and token:
+        return replace(attempt, query=attempt.query | unfenced(token))
+    return attempt
 
 
 def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LIVE) -> Document:
     paths = layout.version_paths
-    query = layout.key(write.id) | presence | VACANCY | marked(write.intent)
+    query = layout.key(write.id) | presence | VACANCY | has_intent(write.intent)
     for group in write.groups:
-        # As `$lt`, and true where there is no version.
+        # Versions only rise: the stamp must be later. `$not $gte` is `$lt`, but true where there is
+        # no version.
         query[paths[group]] = {"$not": {"$gte": Int64(stamp)}}
     for group, version in write.expect.items():
         query[paths[group]] = query.get(paths[group], {}) | {"$eq": Int64(version)}
@@ -94,8 +94,8 @@ def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document
 
 
 def _unset(update: dict[str, Document], paths: Iterable[str]) -> None:
-    if gone := dict.fromkeys(paths, ""):
-        update["$unset"] = update.get("$unset", {}) | gone
+    if removed := dict.fromkeys(paths, ""):
+        update["$unset"] = update.get("$unset", {}) | removed
 
 
 def _versions(
@@ -119,7 +119,7 @@ def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
         for modifier, paths in step.update.items():
             update[modifier] = update.get(modifier, {}) | paths
 
-    def answer(document: Document | None) -> WriteResult:
+    def result_of(document: Document | None) -> WriteResult:
         assert document is not None
         values = layout.decode_all(document.get("values"), write.returning or None)
         return WriteResult(
@@ -131,7 +131,9 @@ def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
 
     after = write.returning is not None
     projection = layout.projection(write.returning or None) if after else BOOKKEEPING
-    return Attempt(query, update, projection, after=after, upsert=False, stamp=stamp, answer=answer)
+    return Attempt(
+        query, update, projection, after=after, upsert=False, stamp=stamp, result_of=result_of
+    )
 
 
 def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
@@ -142,18 +144,18 @@ def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
     update["$set"]["tombstone"] = Int64(stamp)
     _unset(update, ["values"])
 
-    def answer(document: Document | None) -> WriteResult:
+    def result_of(document: Document | None) -> WriteResult:
         versions = _versions(layout, write, document, stamp)
         highest = max(versions.values())
         return WriteResult(Status.APPLIED, creation_version=highest, versions=versions)
 
     return Attempt(
-        query, update, BOOKKEEPING, after=False, upsert=False, stamp=stamp, answer=answer
+        query, update, BOOKKEEPING, after=False, upsert=False, stamp=stamp, result_of=result_of
     )
 
 
 def _creation(layout: Layout, write: Write, stamp: int) -> Attempt | None:
-    """Make a record under an intent, which lies on a tombstone; without one it is inserted."""
+    """Make a record under an intent, hence of a tombstone; without one it is inserted."""
     if not write.intent or write.expect:
         return None
     creation_version = stamp if write.creation_version is None else write.creation_version
@@ -182,7 +184,7 @@ def _whole(
     *,
     upsert: bool,
 ) -> Attempt:
-    """Make a record what the write says.
+    """Set a whole record.
 
     Args:
         layout: The record's layout.
@@ -205,12 +207,12 @@ def _whole(
     if write.returning is not None:
         values = returned(write, replacing(layout, write)) or {}
 
-    def answer(before: Document | None) -> WriteResult:
-        born = creation_version
-        if born is None:
-            born = stamp if before is None else int(before["creation_version"])
+    def result_of(before: Document | None) -> WriteResult:
+        recorded = creation_version
+        if recorded is None:
+            recorded = stamp if before is None else int(before["creation_version"])
         versions = _versions(layout, write, before, stamp)
-        return WriteResult(Status.APPLIED, not is_live(before), born, versions, values)
+        return WriteResult(Status.APPLIED, not is_live(before), recorded, versions, values)
 
     return Attempt(
         _condition(layout, write, stamp, presence),
@@ -219,12 +221,12 @@ def _whole(
         after=False,
         upsert=upsert,
         stamp=stamp,
-        answer=answer,
-        is_foreseen=presence is LIVE and creation_version is not None,
+        result_of=result_of,
+        is_fixed=presence is LIVE and creation_version is not None,
     )
 
 
-_MAKERS: Final[Mapping[WriteKind, Callable[[Layout, Write, int], Attempt | None]]] = {
+_TRANSLATORS: Final[Mapping[WriteKind, Callable[[Layout, Write, int], Attempt | None]]] = {
     WriteKind.CREATE: _creation,
     WriteKind.UPDATE: _update,
     WriteKind.DELETE: _deletion,

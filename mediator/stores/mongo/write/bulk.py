@@ -1,4 +1,4 @@
-"""Writes to many records of one class, with as few round trips as for one."""
+"""Writes to many records of one class, in as few round trips as one write."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pymongo.errors import DocumentTooLarge
 
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
-from mediator.stores.mongo.outbox.entries import holds, settled_count
-from mediator.stores.mongo.outbox.pending import Unrelayed
-from mediator.stores.mongo.session import Look, Session
+from mediator.stores.mongo.outbox.entries import acknowledged_count, has_applied
+from mediator.stores.mongo.outbox.pending import RecentWrites
+from mediator.stores.mongo.session import Lookup, Session
 from mediator.stores.mongo.write.attempt import Attempt
 from mediator.stores.mongo.write.decision import Change, Insertion
 from mediator.stores.mongo.write.single import ENTIRE, SingleWriter
@@ -22,18 +22,18 @@ from mediator.stores.port import StoreTimeout, Write, WriteResult
 __all__ = ["BulkWriter", "Call"]
 
 Call: TypeAlias = tuple[int, Write]
-"""A write, and its position among those that came together."""
+"""A write and its position in the call."""
 
 _AT_ONCE: Final = 20
-"""Writes that are decided on before the event loop goes on with what else is due."""
+"""Writes that are decided on before the event loop runs something else."""
 
-_OUTBOX: Final[Document] = {"_pending": 1, "_settled": 1}
-_BEFORE: Final[Document] = BOOKKEEPING | {"_intent": 1, "_settled": 1}
+_OUTBOX: Final[Document] = {"_pending": 1, "_acknowledged": 1}
+_BEFORE: Final[Document] = BOOKKEEPING | {"_intent": 1, "_acknowledged": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """What a write comes to if it has applied, and what it was stamped with."""
+class _Expected:
+    """The result of a write if it has applied, and what it was stamped with."""
 
     result: WriteResult
     stamp: int
@@ -44,14 +44,14 @@ class BulkWriter:
 
     Args:
         session: The session.
-        single: Applies what has to be looked at alone.
-        unrelayed: Is told of the records that were written.
+        single: Applies what has to be resolved alone.
+        recent_writes: Notes the records that were written.
     """
 
-    def __init__(self, session: Session, single: SingleWriter, unrelayed: Unrelayed) -> None:
+    def __init__(self, session: Session, single: SingleWriter, recent_writes: RecentWrites) -> None:
         self._session = session
         self._single = single
-        self._unrelayed = unrelayed
+        self._recent_writes = recent_writes
 
     async def write(
         self,
@@ -60,114 +60,116 @@ class BulkWriter:
         token: str,
         results: dict[int, WriteResult],
     ) -> None:
-        """Carry out writes to different records together.
+        """Apply writes to different records together.
 
-        A bulk write tells how many updates applied, not which: if some did not, the outbox of each
-        record tells; those are settled one by one.
+        A bulk write returns how many updates applied, not which. If some did not, the outbox of
+        each record shows which, and those writes are applied one by one.
         """
-        left = await self._under_marks(layout, calls, token, results)
+        left = await self._under_intents(layout, calls, token, results)
         if left:
-            await self._by_looking(layout, left, token, results)
+            await self._by_reading(layout, left, token, results)
 
-    async def _under_marks(
+    async def _under_intents(
         self,
         layout: Layout,
         calls: Sequence[Call],
         token: str,
         results: dict[int, WriteResult],
     ) -> Sequence[Call]:
-        """Carry out writes under intents in one round trip; return the writes that are left.
+        """Apply writes under intents in one round trip; return the writes that are left.
 
-        What a record was before is read in the same round trip, unless the answer is foreseen:
-        under its intent nobody else changes that until the intent goes, with the write.
+        What a record was before is read in the same round trip, unless the result is fixed:
+        under its intent no other write changes that until the intent goes, with the write.
         """
-        chances = await self._chances(layout, calls, token)
-        if not chances:
+        attempts = await self._attempts(layout, calls, token)
+        if not attempts:
             return calls
-        unforeseen = [call for call, chance in chances if not chance.is_foreseen]
-        looked = Look(_among(unforeseen), _BEFORE, len(unforeseen))
-        steps = [{"q": chance.query, "u": chance.update} for _, chance in chances]
+        to_read = [call for call, attempt in attempts if not attempt.is_fixed]
+        lookup = Lookup(_among(to_read), _BEFORE, len(to_read))
+        steps = [{"q": attempt.query, "u": attempt.update} for _, attempt in attempts]
         try:
-            found, applied = await self._session.find_and_change(layout, looked, steps)
+            found, applied = await self._session.find_and_change(layout, lookup, steps)
         except DocumentTooLarge:
             return calls
         finally:
-            for (_, write), _ in chances:
-                self._unrelayed.note(write)
+            for (_, write), _ in attempts:
+                self._recent_writes.note(write)
         before = {document["_id"]: document for document in found}
-        tried: list[tuple[Call, _Step]] = []
-        for call, chance in chances:
+        sent: list[tuple[Call, _Expected]] = []
+        for call, attempt in attempts:
             document = before.get(ordered_text(call[1].id), {})
-            if chance.is_foreseen or document.get("_intent") == call[1].intent:
-                tried.append((call, _Step(chance.answer(document), chance.stamp)))
-        if applied == len(tried) == len(chances):
-            results.update((call[0], step.result) for call, step in tried)
+            if attempt.is_fixed or document.get("_intent") == call[1].intent:
+                sent.append((call, _Expected(attempt.result_of(document), attempt.stamp)))
+        if applied == len(sent) == len(attempts):
+            results.update((call[0], step.result) for call, step in sent)
         else:
-            await self._sort_out(layout, tried, before, token, results)
+            await self._resolve_each(layout, sent, before, token, results)
         return [call for call in calls if call[0] not in results]
 
-    async def _chances(
+    async def _attempts(
         self, layout: Layout, calls: Sequence[Call], token: str
     ) -> list[tuple[Call, Attempt]]:
-        """Translate those of the writes that are under intents, and need not look first."""
-        chances: list[tuple[Call, Attempt]] = []
+        """Translate those of the writes that are under intents, and need no read first."""
+        attempts: list[tuple[Call, Attempt]] = []
         for number, call in enumerate(calls, 1):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
             if call[1].intent:
-                chance = await self._single.chance(layout, call[1], token)
-                if chance is not None and not chance.after:
-                    chances.append((call, chance))
-        return chances
+                attempt = await self._single.attempt(layout, call[1], token)
+                if attempt is not None and not attempt.after:
+                    attempts.append((call, attempt))
+        return attempts
 
-    async def _by_looking(
+    async def _by_reading(
         self,
         layout: Layout,
         calls: Sequence[Call],
         token: str,
         results: dict[int, WriteResult],
     ) -> None:
-        """Read records at once, decide on each, and write them at once."""
-        documents = await self._look(layout, calls, ENTIRE)
+        """Read records together, decide on each, and write them together."""
+        documents = await self._lookup(layout, calls, ENTIRE)
         steps: list[tuple[Call, Insertion | Change]] = []
         for number, call in enumerate(calls, 1):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
             before = documents.get(ordered_text(call[1].id))
-            verdict = await self._single.judge(layout, call[1], before, token)
-            if isinstance(verdict, WriteResult):
-                results[call[0]] = verdict
+            decision = await self._single.decide(layout, call[1], before, token)
+            if isinstance(decision, WriteResult):
+                results[call[0]] = decision
             else:
-                steps.append((call, verdict))
+                steps.append((call, decision))
         try:
             if not steps or await self._session.apply_all(layout, [step for _, step in steps]):
                 results.update((call[0], step.result) for call, step in steps)
             else:
-                await self._sort_out(layout, steps, documents, token, results)
+                await self._resolve_each(layout, steps, documents, token, results)
         finally:
             for (_, write), _ in steps:
-                self._unrelayed.note(write)
+                self._recent_writes.note(write)
 
-    async def _sort_out(
+    async def _resolve_each(
         self,
         layout: Layout,
-        steps: Sequence[tuple[Call, Insertion | Change | _Step]],
+        steps: Sequence[tuple[Call, Insertion | Change | _Expected]],
         before: Mapping[str, Document],
         token: str,
         results: dict[int, WriteResult],
     ) -> None:
-        found = await self._look(layout, [call for call, _ in steps], _OUTBOX)
+        """Find out which steps applied, by the outboxes of their records; write the others."""
+        found = await self._lookup(layout, [call for call, _ in steps], _OUTBOX)
         for (position, write), step in steps:
             id_ = ordered_text(write.id)
-            count = settled_count(before.get(id_))
-            applied = holds(found.get(id_), write.operation, step.stamp, count)
-            if applied is None and not write.intent:  # with an intent, no second time takes effect
-                raise StoreTimeout("a write was followed by too many others to be found")
+            count = acknowledged_count(before.get(id_))
+            applied = has_applied(found.get(id_), write.operation, step.stamp, count)
+            # Under an intent a second attempt is safe: the first took the intent with it.
+            if applied is None and not write.intent:
+                raise StoreTimeout("too many later writes hide whether a write has applied")
             results[position] = (
-                step.result if applied else await self._single.decide(layout, write, token)
+                step.result if applied else await self._single.read_and_write(layout, write, token)
             )
 
-    async def _look(
+    async def _lookup(
         self, layout: Layout, calls: Iterable[Call], projection: Document
     ) -> dict[str, Document]:
         found = self._session.collection(layout).find(_among(calls), projection)

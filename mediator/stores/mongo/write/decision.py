@@ -16,20 +16,20 @@ from mediator.stores.mongo.layout import (
     LIVE,
     Document,
     Layout,
+    has_intent,
     is_fenced,
     is_live,
-    marked,
     unfenced,
 )
 from mediator.stores.mongo.outbox.entries import VACANCY, entries, pushes, recall
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
-__all__ = ["Change", "Insertion", "Verdict", "judge", "replacing", "returned"]
+__all__ = ["Change", "Decision", "Insertion", "decide", "replacing", "returned"]
 
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """The document to insert, unless there is one by then, and the answer if that succeeds."""
+    """The document to insert, unless there is one by then, and the result if that succeeds."""
 
     document: Document
     result: WriteResult
@@ -38,7 +38,7 @@ class Insertion:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An update under the condition that the record is as it was read, and the answer then."""
+    """An update under the condition that the record is as it was read, and the result then."""
 
     query: Document
     update: Document
@@ -46,13 +46,13 @@ class Change:
     stamp: int
 
 
-Verdict: TypeAlias = WriteResult | Insertion | Change
-"""Nothing is to be done and this is the answer, or something is."""
+Decision: TypeAlias = WriteResult | Insertion | Change
+"""A result where nothing is to be written, or what is to be written."""
 
 
-def judge(
+def decide(
     layout: Layout, write: Write, document: Document | None, stamp: int, token: str
-) -> Verdict:
+) -> Decision:
     """Decide what a write does.
 
     Args:
@@ -62,17 +62,17 @@ def judge(
         stamp: The store's clock, microseconds.
         token: The token of the write, or none.
     """
-    answer = recall(layout, document, write)
-    if answer is None and is_fenced(document, token):
+    result = recall(layout, document, write)
+    if result is None and is_fenced(document, token):
         return WriteResult(Status.FENCED)
     intent = (document or {}).get("_intent", "")
-    if answer is None and intent != write.intent:
+    if result is None and intent != write.intent:
         return WriteResult(Status.LOCKED, intent=intent)
-    answer = answer or _objection(layout, write, document)
-    if answer is not None:
-        return answer
+    result = result or _objection(layout, write, document)
+    if result is not None:
+        return result
     try:
-        return _Revision(layout, write, document, stamp, token).verdict()
+        return _Revision(layout, write, document, stamp, token).decision()
     except Refused as refused:
         return WriteResult(Status.REFUSED, failure=refused.failure)
 
@@ -127,7 +127,7 @@ class _Revision:
         self.versions = self.before | written
         self.latest = max(written.values(), default=stamp)
 
-    def verdict(self) -> Verdict:
+    def decision(self) -> Decision:
         if self.write.kind is WriteKind.DELETE:
             return self._deletion()
         if self.write.kind is WriteKind.UPDATE:
@@ -139,7 +139,7 @@ class _Revision:
         highest = max(self.versions.values(), default=self.latest)
         return self._change(WriteResult(Status.APPLIED, creation_version=highest), changes, None)
 
-    def _replacement(self) -> Verdict:
+    def _replacement(self) -> Decision:
         created = not is_live(self.document)
         creation_version = self._creation_version(created=created)
         values = returned(self.write, replacing(self.layout, self.write))
@@ -212,14 +212,14 @@ class _Revision:
         return replace(result, versions=self.versions, values=values or {})
 
     def _unchanged(self) -> Document:
-        """Require that no write came between: each one moves a version of the fragment.
+        """Require that no write came between: each one raises a version of the fragment.
 
         And that there is room in the outbox.
         """
         assert self.document is not None
         deleted = self.document.get("tombstone")
         query = self.layout.key(self.write.id) | VACANCY
-        query |= unfenced(self.token) | marked(self.write.intent)
+        query |= unfenced(self.token) | has_intent(self.write.intent)
         query |= LIVE if deleted is None else {"tombstone": deleted}
         for group, path in self.layout.version_paths.items():
             known = self.before.get(group)

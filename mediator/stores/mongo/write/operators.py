@@ -1,10 +1,10 @@
-"""Operators as MongoDB's own update operators, wherever these do exactly the same.
+"""Operators as MongoDB's own update operators, where these are exact.
 
 A native operator comes with a *guard*: a condition on the value that is there, under which MongoDB
 and mongo-java-server both do what `mediator.model.apply` does. Where the guard fails (at the
 ends of a type's range, for null, for a full list) the record is read and the value computed, which
-is as exact, and costs two more round trips. Overflow must never reach a server: `$inc` turns a long
-into a double or an error in MongoDB, and wraps in mongo-java-server.
+is as exact, and costs two more round trips. A server must never see an overflow: `$inc` turns a
+long into a double or an error in MongoDB, and wraps in mongo-java-server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
-from mediator.stores.mongo.codec import item_form, path_key
+from mediator.stores.mongo.codec import item_codec, path_key
 from mediator.stores.mongo.layout import Document, Layout
 from mediator.stores.mongo.read.ordering import SATURATION
 
@@ -123,7 +123,9 @@ def _extreme(modifier: str) -> _Build:
                 else None
             )
         # BSON sorts null before all numbers, so $min would keep it.
-        return Native({modifier: {path: item_form(field.type).encode(argument)}}, {path: _NOT_NULL})
+        return Native(
+            {modifier: {path: item_codec(field.type).encode(argument)}}, {path: _NOT_NULL}
+        )
 
     return build
 
@@ -142,7 +144,7 @@ def _pushed(field: Field, path: str, what: Document) -> Native:
 
 def _item(field: Field, argument: Any) -> Any:
     assert field.items is not None
-    return item_form(field.items).encode(argument)
+    return item_codec(field.items).encode(argument)
 
 
 def _vacancy(field: Field, path: str) -> Document:

@@ -1,4 +1,4 @@
-"""A single write: first in one round trip; where that does not apply, by looking and deciding."""
+"""A single write: first in one round trip; where that does not apply, by reading and deciding."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
 from mediator.stores.mongo.outbox.entries import FULL
 from mediator.stores.mongo.session import Session
-from mediator.stores.mongo.write.attempt import Attempt, attempt
-from mediator.stores.mongo.write.decision import Verdict, judge
+from mediator.stores.mongo.write.attempt import Attempt, attempt_of
+from mediator.stores.mongo.write.decision import Decision, decide
 from mediator.stores.mongo.write.stamps import Stamps
 from mediator.stores.port import StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
 
 __all__ = ["ENTIRE", "SingleWriter"]
 
-_TRIES: Final = 64
-_FIRST_WAIT_S: Final = 0.0005
-_LONGEST_WAIT_S: Final = 0.05
+_ATTEMPTS: Final = 64
+_FIRST_PAUSE_S: Final = 0.0005
+_LONGEST_PAUSE_S: Final = 0.05
 
-_PATIENCE: Final = 20
-"""Tries, within about a second, before a write gives up on a full outbox."""
+_ATTEMPTS_ON_FULL: Final = 20
+"""Attempts, within about a second, before a write gives up on a full outbox."""
 
 ENTIRE: Final[Document] = BOOKKEEPING | {
     "values": 1,
     "_ops": 1,
-    "_settled": 1,
+    "_acknowledged": 1,
     "_fences": 1,
     "_intent": 1,
 }
@@ -55,54 +55,57 @@ class SingleWriter:
     async def write(self, layout: Layout, write: Write, token: str) -> WriteResult:
         """Apply a write."""
         result = await self._attempt(layout, write, token)
-        return result or await self.decide(layout, write, token)
+        return result or await self.read_and_write(layout, write, token)
 
     async def _attempt(self, layout: Layout, write: Write, token: str) -> WriteResult | None:
         """Try in one round trip; None if that did not apply."""
         if write.kind is WriteKind.CREATE and not (write.expect or write.intent):
-            verdict = await self.judge(layout, write, None, token)
-            return await self._apply(layout, verdict)
-        chance = await self.chance(layout, write, token)
-        if chance is None:
+            # An insertion fails on the key of a record or tombstone that is there.
+            decision = await self.decide(layout, write, None, token)
+            return await self._apply(layout, decision)
+        attempt = await self.attempt(layout, write, token)
+        if attempt is None:
             return None
         try:
-            applied, document = await self._session.modify(layout, chance)
+            applied, document = await self._session.modify(layout, attempt)
         except DuplicateKeyError:
             return None
         except OperationFailure as error:
             if error.code in _UNFIT:
                 return None
             raise
-        return chance.answer(document) if applied else None
+        return attempt.result_of(document) if applied else None
 
-    async def chance(self, layout: Layout, write: Write, token: str) -> Attempt | None:
-        """Translate a write; None if it takes a look at its record first, see `attempt`."""
+    async def attempt(self, layout: Layout, write: Write, token: str) -> Attempt | None:
+        """Translate a write; None if its record must be read first; see `attempt_of`."""
         stamp = self._stamps.next()
-        return await offload(is_large(write.values), attempt, layout, write, stamp, token)
+        return await offload(is_large(write.values), attempt_of, layout, write, stamp, token)
 
-    async def decide(self, layout: Layout, write: Write, token: str) -> WriteResult:
-        """Look at the record, decide, and write if it is still the same; again if it is not."""
-        for tries in range(_TRIES):
+    async def read_and_write(self, layout: Layout, write: Write, token: str) -> WriteResult:
+        """Read the record, decide, and write if it is unchanged; retry if it is not."""
+        for attempts in range(_ATTEMPTS):
             document = await self._session.find(layout, write.id, ENTIRE)
-            verdict = await self.judge(layout, write, document, token)
-            result = await self._apply(layout, verdict)
+            decision = await self.decide(layout, write, document, token)
+            result = await self._apply(layout, decision)
             if result is not None:
                 return result
-            if tries >= _PATIENCE and await self._session.find(layout, write.id, _ID, FULL):
+            if attempts >= _ATTEMPTS_ON_FULL and await self._session.find(
+                layout, write.id, _ID, FULL
+            ):
                 raise StoreBusy("this record takes no more writes until its changes are relayed")
-            await asyncio.sleep(min(_FIRST_WAIT_S * 2**tries, _LONGEST_WAIT_S))
-        raise StoreUnavailable("too many others write this record")
+            await asyncio.sleep(min(_FIRST_PAUSE_S * 2**attempts, _LONGEST_PAUSE_S))
+        raise StoreUnavailable("too many concurrent writes to this record")
 
-    async def judge(
+    async def decide(
         self, layout: Layout, write: Write, document: Document | None, token: str
-    ) -> Verdict:
-        """Decide what a write does to a record as it was read; see `judge`."""
+    ) -> Decision:
+        """Decide what a write does to a record as it was read; see `decision.decide`."""
         self._stamps.seen((document or {}).get("versions", {}).values())
         is_long = is_large(write.values) or is_large(document)
         stamp = self._stamps.next()
-        return await offload(is_long, judge, layout, write, document, stamp, token)
+        return await offload(is_long, decide, layout, write, document, stamp, token)
 
-    async def _apply(self, layout: Layout, verdict: Verdict) -> WriteResult | None:
-        if isinstance(verdict, WriteResult):
-            return verdict
-        return verdict.result if await self._session.apply(layout, verdict) else None
+    async def _apply(self, layout: Layout, decision: Decision) -> WriteResult | None:
+        if isinstance(decision, WriteResult):
+            return decision
+        return decision.result if await self._session.apply(layout, decision) else None

@@ -1,4 +1,4 @@
-"""The store's clock, as writes are stamped with it."""
+"""Stamps of writes: the store's clock, strictly increasing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes: those to one record take turns, those to many records of a class go together."""
+"""Applies writes: those to one record in order, those to many records of a class in bulk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from mediator.base.clock import Clock
 from mediator.stores.mongo.layout import Layout, layout_of
-from mediator.stores.mongo.outbox.pending import Unrelayed
+from mediator.stores.mongo.outbox.pending import RecentWrites
 from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.write.bulk import BulkWriter, Call
 from mediator.stores.mongo.write.single import SingleWriter
@@ -28,17 +28,18 @@ _WORTH_A_BULK: Final = 6
 class Writer:
     """Applies writes.
 
-    Writes of this process to one record take turns: they would only fail each other's conditions.
+    Writes of this process to one record are serialised: they would only fail each other's
+        conditions.
 
     Attributes:
         unrelayed: The records that were written.
     """
 
     def __init__(self, session: Session, clock: Clock) -> None:
-        self.unrelayed = Unrelayed()
+        self.recent_writes = RecentWrites()
         self._single = SingleWriter(session, Stamps(clock))
-        self._bulk = BulkWriter(session, self._single, self.unrelayed)
-        self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._bulk = BulkWriter(session, self._single, self.recent_writes)
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
         """Apply writes; those to one record in their order."""
@@ -73,28 +74,28 @@ class Writer:
         token: str,
         results: dict[int, WriteResult],
     ) -> None:
-        async with AsyncExitStack() as turns:
+        async with AsyncExitStack() as locks:
             for key in sorted(_key(write) for _, write in calls):
-                await turns.enter_async_context(self._turn(key))
+                await locks.enter_async_context(self._lock(key))
             await self._bulk.write(layout, calls, token, results)
 
     async def _one(self, write: Write, token: str) -> WriteResult:
         layout = layout_of(write.fragment)
-        async with self._turn(_key(write)):
+        async with self._lock(_key(write)):
             try:
                 result = await self._single.write(layout, write, token)
             except BaseException:
                 # It may have taken effect all the same.
-                self.unrelayed.note(write)
+                self.recent_writes.note(write)
                 raise
         if result.status is Status.APPLIED:
-            self.unrelayed.note(write)
+            self.recent_writes.note(write)
         return result
 
-    def _turn(self, key: Key) -> asyncio.Lock:
-        lock = self._turns.get(key)
+    def _lock(self, key: Key) -> asyncio.Lock:
+        lock = self._locks.get(key)
         if lock is None:
-            lock = self._turns[key] = asyncio.Lock()
+            lock = self._locks[key] = asyncio.Lock()
         return lock
 
 
@@ -105,10 +106,10 @@ def _key(write: Write) -> Key:
 def _waves(calls: Sequence[Write]) -> list[list[Call]]:
     """Split calls so that each wave has a record at most once, in the order of its calls."""
     waves: list[list[Call]] = []
-    met: defaultdict[Key, int] = defaultdict(int)
+    counts: defaultdict[Key, int] = defaultdict(int)
     for position, write in enumerate(calls):
-        wave = met[_key(write)]
-        met[_key(write)] += 1
+        wave = counts[_key(write)]
+        counts[_key(write)] += 1
         if wave == len(waves):
             waves.append([])
         waves[wave].append((position, write))
@@ -116,7 +117,7 @@ def _waves(calls: Sequence[Write]) -> list[list[Call]]:
 
 
 async def _all(work: Sequence[Awaitable[None]]) -> None:
-    """Wait for everything, then raise the first error: nothing goes on behind the caller's back."""
+    """Wait for everything, then raise the first error: nothing runs on after the call."""
     if len(work) == 1:
         await work[0]
         return

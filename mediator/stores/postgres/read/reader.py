@@ -1,4 +1,4 @@
-"""Reading records by their ids: those of one class and the same fields in one statement."""
+"""Reads records by their ids: those of one class and the same fields in one statement."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from mediator.base.offload import offload
 from mediator.stores.port import Fragment, Read, Record
 from mediator.stores.postgres.connection import Pool
 from mediator.stores.postgres.read.statements import RecordReader, are_large
-from mediator.stores.postgres.statements import Plans
+from mediator.stores.postgres.statements import Statements
 
-__all__ = ["Fetcher"]
+__all__ = ["Reader"]
 
 
-class Fetcher:
+class Reader:
     """Reads records through a pool."""
 
-    def __init__(self, plans: Plans, pool: Pool) -> None:
-        self._plans, self._pool = plans, pool
+    def __init__(self, statements: Statements, pool: Pool) -> None:
+        self._statements, self._pool = statements, pool
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
         if len(calls) == 1:
             call = calls[0]
             names = tuple(call.fragment.fields) if call.fields is None else call.fields
-            statement = self._plans.read(call.fragment, names, False)
+            statement = self._statements.read(call.fragment, names, False)
             rows = await self._pool.use(lambda c: c.fetch(statement.text, call.id))
             if not rows:
                 return [None]
-            return [await offload(are_large(rows), self._plans.reader(call.fragment, names), *rows)]
+            return [
+                await offload(are_large(rows), self._statements.reader(call.fragment, names), *rows)
+            ]
         return await self._many(calls)
 
     async def _many(self, calls: Sequence[Read]) -> list[Record | None]:
@@ -37,16 +39,16 @@ class Fetcher:
         for i, call in enumerate(calls):
             names = tuple(call.fragment.fields) if call.fields is None else call.fields
             groups.setdefault((call.fragment, names), []).append(i)
-        answers: list[Record | None] = [None] * len(calls)
-        for (fragment, names), places in groups.items():
-            statement = self._plans.read(fragment, names, True)
-            ids = list({calls[i].id for i in places})
+        records: list[Record | None] = [None] * len(calls)
+        for (fragment, names), indexes in groups.items():
+            statement = self._statements.read(fragment, names, True)
+            ids = list({calls[i].id for i in indexes})
             rows = await self._pool.use(_fetching(statement.text, ids))
-            read = self._plans.reader(fragment, names)
-            found = await offload(are_large(rows), _by_id, read, rows)
-            for i in places:
-                answers[i] = found.get(calls[i].id)
-        return answers
+            read = self._statements.reader(fragment, names)
+            by_id = await offload(are_large(rows), _by_id, read, rows)
+            for i in indexes:
+                records[i] = by_id.get(calls[i].id)
+        return records
 
 
 def _by_id(read: RecordReader, rows: Sequence[Any]) -> dict[str, Record]:

@@ -1,4 +1,4 @@
-"""Reading: by id, in the order of ids, in the order of an indexed field, and counting."""
+"""Statements that read records by id, in an order, or count them; and readers of their rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value, Values
 from mediator.stores.port import Record
-from mediator.stores.postgres.layout import Ledgers, RecordTable, rank, sort_key
+from mediator.stores.postgres.layout import NamespaceTables, RecordTable, rank, sort_key
 from mediator.stores.postgres.sql import Statement, constant, number, parameter
 from mediator.stores.postgres.write.shape import encoded
 
@@ -41,7 +41,7 @@ _LARGE: Final = 20_000
 
 
 def record_columns(records: RecordTable, names: tuple[str, ...]) -> list[Any]:
-    """Return the columns that `answers.record` reads."""
+    """Return the columns that `reader` reads."""
     own = [records.table.c[name] for name in ("id", "_creation_version", "_nulls")]
     columns = [*own, *records.versions.values(), *(records.columns[name] for name in names)]
     if records.fragment.joint:
@@ -105,16 +105,16 @@ def count_statement(records: RecordTable) -> Statement:
     return Statement(sa.select(sa.func.count()).select_from(records.table).where(records.live))
 
 
-def recall_statement(records: RecordTable, ledgers: Ledgers) -> Statement:
-    """Find a remembered operation; `answers.recalled` reads it."""
-    kept, fragment = ledgers.operations.c, records.fragment
+def recall_statement(records: RecordTable, namespace_tables: NamespaceTables) -> Statement:
+    """Find a remembered operation; `recalled` reads it."""
+    operations, fragment = namespace_tables.operations.c, records.fragment
     names = ("fingerprint", "created", "creation_version", "versions", "values", "nulls")
     return Statement(
-        sa.select(*(kept[name] for name in names)).where(
-            kept["operation"] == parameter("operation", sa.Text()),
-            kept["database"] == constant(fragment.database),
-            kept["class"] == constant(fragment.stored_as),
-            kept["object"] == parameter("id", sa.Text()),
+        sa.select(*(operations[name] for name in names)).where(
+            operations["operation"] == parameter("operation", sa.Text()),
+            operations["database"] == constant(fragment.database),
+            operations["class"] == constant(fragment.stored_as),
+            operations["object"] == parameter("id", sa.Text()),
         )
     )
 

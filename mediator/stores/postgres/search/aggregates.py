@@ -1,4 +1,4 @@
-"""Groups of records, and what is computed over each: exact sums, averages made from them here."""
+"""Aggregation: groups of records with exact sums; averages are computed from sums and counts."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mediator.stores.port import Fragment
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.read.statements import MISSING_RANK, NULL_RANK, VALUE_RANK
 from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
-from mediator.stores.postgres.search.predicates import Shape, field_at, question
+from mediator.stores.postgres.search.predicates import FilterShape, field_at, shaped_filter
 from mediator.stores.postgres.sql import Statement, number, parameter
 
-__all__ = ["Grouping", "aggregate_statement", "computes", "group_of", "grouping"]
+__all__ = ["Grouping", "aggregate_statement", "computes", "group_of", "grouping_of"]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
 Group: TypeAlias = tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]
 
 _NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
-# Only PostgreSQL 18 knows the least and the greatest of bytes.
+# min and max of bytea came with PostgreSQL 18.
 _COMPARED: Final = SCALARS - {FieldType.BINARY}
 
 
@@ -35,7 +35,7 @@ class Grouping(NamedTuple):
     """The shape of an aggregation: filter, fields that group (``id`` for the id), computations."""
 
     fragment: Fragment
-    shape: Shape
+    shape: FilterShape
     group: tuple[str, ...]
     compute: tuple[tuple[Function, str | None], ...]
 
@@ -47,7 +47,7 @@ def computes(
     compute: Mapping[str, Computation],
 ) -> bool:
     """Whether all of an aggregation is done exactly here."""
-    if question(fragment, filter_) is None:
+    if shaped_filter(fragment, filter_) is None:
         return False
     fields = [field_at(fragment, path) for path in group]
     grouped = all(field is not None and field.type in SCALARS for field in fields)
@@ -66,9 +66,9 @@ def _exact(fragment: Fragment, computation: Computation) -> bool:
     return field.type in (_NUMBERS if function in (Function.SUM, Function.AVG) else _COMPARED)
 
 
-def grouping(
+def grouping_of(
     fragment: Fragment,
-    shape: Shape,
+    shape: FilterShape,
     group: tuple[Path, ...],
     compute: Mapping[str, Computation],
 ) -> Grouping:
@@ -77,27 +77,27 @@ def grouping(
     return Grouping(fragment, shape, tuple(path[0] for path in group), functions)
 
 
-def aggregate_statement(records: RecordTable, asked: Grouping) -> Statement:
+def aggregate_statement(records: RecordTable, grouping: Grouping) -> Statement:
     """Compute groups (parameters: the constants of the condition, `limit`)."""
-    keys = [key for name in asked.group for key in _keys(records, name)]
-    results = [part for call in asked.compute for part in _parts(records, *call)]
+    keys = [key for name in grouping.group for key in _keys(records, name)]
+    results = [column for call in grouping.compute for column in _result_columns(records, *call)]
     # Without anything to compute, counting makes all records one group.
-    asked_for = [*keys, *results] or [sa.func.count()]
-    columns = [column.label(f"c{i}") for i, column in enumerate(asked_for)]
+    selected = [*keys, *results] or [sa.func.count()]
+    columns = [column.label(f"c{i}") for i, column in enumerate(selected)]
     query = sa.select(*columns).select_from(records.table)
-    query = query.where(records.live, condition(records, asked.shape))
+    query = query.where(records.live, condition(records, grouping.shape))
     query = query.group_by(*keys).limit(parameter("limit", sa.BigInteger()))
     return Statement(query)
 
 
 def _keys(records: RecordTable, name: str) -> list[Expression]:
     ranked: Expression = number(VALUE_RANK) if name == ID[0] else rank_of(records, name)
-    # A literal alone would be taken for the place of a column.
+    # GROUP BY takes a literal alone for the number of a column.
     return [sa.cast(ranked, sa.Integer()), column_of(records, name)]
 
 
-def _parts(records: RecordTable, function: Function, name: str | None) -> list[Expression]:
-    """Return what is asked for one computation: value and number of values for averages."""
+def _result_columns(records: RecordTable, function: Function, name: str | None) -> list[Expression]:
+    """Return the columns of one computation: for an average its sum and its count."""
     if name is None:
         return [sa.func.count()]
     column = column_of(records, name)
@@ -106,12 +106,12 @@ def _parts(records: RecordTable, function: Function, name: str | None) -> list[E
     if function in (Function.SUM, Function.AVG):
         total = sa.func.sum(_exact_number(column), type_=sa.Numeric())
         return [total] if function is Function.SUM else [total, sa.func.count(column)]
-    names = _TRUTHS if isinstance(column.type, sa.Boolean) else _ENDS
+    names = _BOOLEAN_ENDS if isinstance(column.type, sa.Boolean) else _ENDS
     return [getattr(sa.func, names[function])(column, type_=column.type)]
 
 
 _ENDS: Final = {Function.MIN: "min", Function.MAX: "max"}
-_TRUTHS: Final = {Function.MIN: "bool_and", Function.MAX: "bool_or"}
+_BOOLEAN_ENDS: Final = {Function.MIN: "bool_and", Function.MAX: "bool_or"}
 
 
 def _exact_number(column: Expression) -> Expression:
@@ -121,12 +121,12 @@ def _exact_number(column: Expression) -> Expression:
     return column
 
 
-def group_of(records: RecordTable, asked: Grouping, names: tuple[str, ...], row: Any) -> Group:
+def group_of(records: RecordTable, grouping: Grouping, names: tuple[str, ...], row: Any) -> Group:
     """Read a group out of a row; `names` are those of the results."""
     cells = iter(row)
-    key = tuple([_key(records, name, next(cells), next(cells)) for name in asked.group])
+    key = tuple([_key(records, name, next(cells), next(cells)) for name in grouping.group])
     results: dict[str, Value] = {}
-    for result, (function, name) in zip(names, asked.compute, strict=True):
+    for result, (function, name) in zip(names, grouping.compute, strict=True):
         value = next(cells)
         count = next(cells) if function is Function.AVG else 1
         results[result] = _result(records, function, name, value, count)

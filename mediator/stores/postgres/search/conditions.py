@@ -1,4 +1,4 @@
-"""Shapes of filters as SQL conditions.
+"""SQL conditions of filter shapes.
 
 A condition is TRUE exactly where its filter holds; elsewhere it is FALSE or NULL. AND, OR and WHERE
 pass that on, and a negation is IS NOT TRUE: so no NULL ever decides, and plain comparisons stay
@@ -18,7 +18,7 @@ from mediator.model.filters import ID
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.layout import RecordTable, rank, sort_key
 from mediator.stores.postgres.read.statements import NULL_RANK, VALUE_RANK
-from mediator.stores.postgres.search.predicates import Joined, Negated, Predicate, Shape
+from mediator.stores.postgres.search.predicates import FilterShape, Joined, Negated, Predicate
 from mediator.stores.postgres.sql import constant, number, parameter
 
 __all__ = ["column_of", "condition", "named", "rank_of", "served"]
@@ -32,17 +32,17 @@ _ENDS: Final = {"lt": "le", "gt": "ge"}
 
 
 def named(constants: Sequence[Any]) -> dict[str, Any]:
-    """Name the constants of a question as its condition names its parameters."""
+    """Name the constants of a filter as its condition names its parameters."""
     return {f"p{i}": value for i, value in enumerate(constants)}
 
 
-def condition(records: RecordTable, shape: Shape, first: int = 0) -> Expression:
+def condition(records: RecordTable, shape: FilterShape, first: int = 0) -> Expression:
     """Return the condition of a shape, its parameters named as by `named`.
 
     Args:
         records: The table.
         shape: The shape.
-        first: The place of its first constant.
+        first: The position of its first constant.
     """
     return _Builder(records, first).build(shape)
 
@@ -57,7 +57,7 @@ def rank_of(records: RecordTable, name: str) -> Expression:
     return rank(records.table, name, records.columns[name])
 
 
-def served(fragment: Fragment, shape: Shape) -> bool:
+def served(fragment: Fragment, shape: FilterShape) -> bool:
     """Whether an index leads to the records of a shape."""
     if not isinstance(shape, Predicate) or shape.keys:
         return False
@@ -71,7 +71,7 @@ class _Builder:
     def __init__(self, records: RecordTable, first: int) -> None:
         self._records, self._count = records, first
 
-    def build(self, shape: Shape) -> Expression:
+    def build(self, shape: FilterShape) -> Expression:
         if isinstance(shape, Joined):
             parts = [self.build(part) for part in shape.parts]
             return sa.and_(sa.true(), *parts) if shape.every else sa.or_(sa.false(), *parts)
@@ -124,7 +124,7 @@ class _Builder:
     def _within(self, predicate: Predicate) -> Expression:
         value: Expression = self._records.columns[predicate.field]
         for _ in range(predicate.keys):
-            # A text is a key even where it looks like the place of an element.
+            # A text is a key even where it looks like the index of an element.
             value = value.op("->", return_type=JSONB())(self._parameter(sa.Text()))
         if predicate.test == "exists":
             return value.is_not(None)

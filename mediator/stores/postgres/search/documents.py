@@ -1,4 +1,4 @@
-"""Pages of documents: rows that hold all of an object, and all that is joined to it.
+"""Pages of documents: one row for each object, with all that is joined to it.
 
 A row has the id and the fields of the record, what else the order needs, and the names of nulls;
 then the same of each joined record. So most documents are made of their rows in one step.
@@ -15,8 +15,8 @@ from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Record, ShownJoin
 from mediator.stores.postgres.layout import NULLS, RecordTable, TableOf
 from mediator.stores.postgres.search.conditions import condition
-from mediator.stores.postgres.search.predicates import Shape
-from mediator.stores.postgres.search.semi_joins import Ask
+from mediator.stores.postgres.search.predicates import FilterShape
+from mediator.stores.postgres.search.semi_joins import ShapeFilter
 from mediator.stores.postgres.sql import constant
 
 __all__ = ["DocumentReader", "DocumentShape", "document_shape", "documents_of"]
@@ -24,7 +24,7 @@ __all__ = ["DocumentReader", "DocumentShape", "document_shape", "documents_of"]
 Document: TypeAlias = dict[str, Any]
 
 _SEPARATOR: Final = ","
-"""Stands between the names of nulls; no field's name has it."""
+"""Separates the names of nulls; no field's name has it."""
 
 
 class JoinShape(NamedTuple):
@@ -37,7 +37,7 @@ class JoinShape(NamedTuple):
         fragment: What it refers to.
         names: The fields that are shown.
         shape: The shape of the condition; None: there is none.
-        first: The place of the condition's first constant.
+        first: The position of the condition's first constant.
     """
 
     alias: str
@@ -45,7 +45,7 @@ class JoinShape(NamedTuple):
     reference: str
     fragment: Fragment
     names: tuple[str, ...]
-    shape: Shape | None
+    shape: FilterShape | None
     first: int
 
 
@@ -66,7 +66,7 @@ def document_shape(
     names: tuple[str, ...],
     order: Sequence[str],
     joins: Sequence[ShownJoin],
-    ask: Ask,
+    shape_filter: ShapeFilter,
     constants: list[Any],
 ) -> DocumentShape:
     """Return the shape of documents.
@@ -75,16 +75,16 @@ def document_shape(
         names: The fields that are shown.
         order: The fields of the order.
         joins: What is joined.
-        ask: Turns a filter into a question.
+        shape_filter: Returns the shape and the constants of a filter.
         constants: Those of the whole search so far; those of the joins are added.
     """
     shapes = []
     for join in joins:
         shape, first = None, len(constants)
         if join.filter is not None:
-            asked = ask(join.fragment, join.filter)
-            shape = asked.shape
-            constants += asked.constants
+            shaped = shape_filter(join.fragment, join.filter)
+            shape = shaped.shape
+            constants += shaped.constants
         own = (join.alias, join.outer, join.reference, join.fragment, join.names)
         shapes.append(JoinShape(*own, shape, first))
     hidden = tuple(name for name in order if name not in names)
@@ -150,8 +150,8 @@ class DocumentReader:
 
     def record(self, row: Any) -> Record:
         """Return the record of a row, with the fields of the order."""
-        found = self._whole(row)
-        values = {name: found[name] for name in self._order if name in found}
+        document = self._whole(row)
+        values = {name: document[name] for name in self._order if name in document}
         return Record(row[0], 0, {}, values)
 
 

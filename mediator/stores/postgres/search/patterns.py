@@ -1,4 +1,4 @@
-"""Patterns of `like` in the words of PostgreSQL, and the strings that may match them."""
+"""Patterns of `like` as patterns of LIKE, and the range of strings that may match them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def like_pattern(pattern: str) -> str:
     Raises:
         ValueError: A backslash ends the pattern.
     """
-    return "".join(map(_written, tokens(pattern)))
+    return "".join(map(_escaped, tokens(pattern)))
 
 
-def _written(token: Token) -> str:
+def _escaped(token: Token) -> str:
     return _SPECIAL.sub(r"\\\g<0>", token) if isinstance(token, str) else _WILD[token]
 
 

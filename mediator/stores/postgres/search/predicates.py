@@ -1,4 +1,4 @@
-"""Filters brought into the shapes that have exact SQL conditions.
+"""Filters as shapes, each with an exact SQL condition, and constants.
 
 A shape holds no constants: those travel as parameters, so that a statement serves every filter of
 its shape. What has no exact condition here has no shape, and is left to the mediator: comparisons
@@ -39,7 +39,15 @@ from mediator.stores.port import Fragment
 from mediator.stores.postgres.layout import INDEXED_CHARACTERS
 from mediator.stores.postgres.search.patterns import like_pattern, prefix_range
 
-__all__ = ["Joined", "Negated", "Predicate", "Question", "Shape", "field_at", "question"]
+__all__ = [
+    "FilterShape",
+    "Joined",
+    "Negated",
+    "Predicate",
+    "ShapedFilter",
+    "field_at",
+    "shaped_filter",
+]
 
 _ID_FIELD: Final = Field(ID[0], FieldType.STRING)
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
@@ -77,25 +85,25 @@ class Predicate(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """All of some conditions, or any of them."""
+    """A conjunction (`every`) or a disjunction."""
 
     every: bool
-    parts: tuple[Shape, ...]
+    parts: tuple[FilterShape, ...]
 
 
 class Negated(NamedTuple):
-    """Whatever a condition is not true for."""
+    """The negation: true wherever the condition is not true."""
 
-    part: Shape
-
-
-Shape: TypeAlias = "Predicate | Joined | Negated"
+    part: FilterShape
 
 
-class Question(NamedTuple):
+FilterShape: TypeAlias = "Predicate | Joined | Negated"
+
+
+class ShapedFilter(NamedTuple):
     """A filter as its shape, and its constants in the order in which the shape takes them."""
 
-    shape: Shape
+    shape: FilterShape
     constants: tuple[Any, ...] = ()
 
 
@@ -110,51 +118,53 @@ def field_at(fragment: Fragment, path: Path) -> Field | None:
     return fragment.fields.get(path[0]) if len(path) == 1 else None
 
 
-def question(fragment: Fragment, filter_: Filter | None) -> Question | None:
-    """Return the question that a filter asks of a fragment; None if there is no exact one."""
+def shaped_filter(fragment: Fragment, filter_: Filter | None) -> ShapedFilter | None:
+    """Return the shape and the constants of a filter; None if it has no exact condition."""
     try:
-        return _asked(fragment, And(()) if filter_ is None else filter_)
+        return _shaped(fragment, And(()) if filter_ is None else filter_)
     except (_Inexact, ValueError):  # ValueError: a pattern that is none
         return None
 
 
-def _asked(fragment: Fragment, filter_: Filter) -> Question:
+def _shaped(fragment: Fragment, filter_: Filter) -> ShapedFilter:
     match filter_:
         case And(parts):
-            return _joined(True, (_asked(fragment, part) for part in parts))
+            return _joined(True, (_shaped(fragment, part) for part in parts))
         case Or(parts):
-            return _joined(False, (_asked(fragment, part) for part in parts))
+            return _joined(False, (_shaped(fragment, part) for part in parts))
         case Not(part):
-            return _negated(_asked(fragment, part))
+            return _negated(_shaped(fragment, part))
         case Compare(Comparison.NE, path, value):
-            return _negated(_asked(fragment, Compare(Comparison.EQ, path, value)))
+            return _negated(_shaped(fragment, Compare(Comparison.EQ, path, value)))
         case In(path, values) if None in values:
             rest = In(path, tuple(value for value in values if value is not None))
             null = Compare(Comparison.EQ, path, None)
-            return _joined(False, (_asked(fragment, part) for part in (rest, null)))
+            return _joined(False, (_shaped(fragment, part) for part in (rest, null)))
         case leaf:
             return _leaf(fragment, leaf)
 
 
-def _joined(every: bool, parts: Iterable[Question]) -> Question:
+def _joined(every: bool, parts: Iterable[ShapedFilter]) -> ShapedFilter:
     some = tuple(parts)
     constants = tuple(constant for part in some for constant in part.constants)
-    return Question(Joined(every, tuple(part.shape for part in some)), constants)
+    return ShapedFilter(Joined(every, tuple(part.shape for part in some)), constants)
 
 
-def _negated(part: Question) -> Question:
-    return Question(Negated(part.shape), part.constants)
+def _negated(part: ShapedFilter) -> ShapedFilter:
+    return ShapedFilter(Negated(part.shape), part.constants)
 
 
-def _leaf(fragment: Fragment, leaf: Compare | Between | In | Like | Contains | Exists) -> Question:
+def _leaf(
+    fragment: Fragment, leaf: Compare | Between | In | Like | Contains | Exists
+) -> ShapedFilter:
     field = field_at(fragment, leaf.path)
     if field is None:
         return _within(fragment, leaf)
     match leaf:
         case Exists():
-            return Question(Predicate("exists", field.name))
+            return ShapedFilter(Predicate("exists", field.name))
         case Compare(Comparison.EQ, _, None):
-            return Question(Predicate("null", field.name))
+            return ShapedFilter(Predicate("null", field.name))
         case Contains(_, value):
             return _contained(field, value)
     if field.type not in SCALARS:
@@ -162,31 +172,33 @@ def _leaf(fragment: Fragment, leaf: Compare | Between | In | Like | Contains | E
     return _scalar(field, leaf)
 
 
-def _scalar(field: Field, leaf: Compare | Between | In | Like) -> Question:
+def _scalar(field: Field, leaf: Compare | Between | In | Like) -> ShapedFilter:
     type_, name = field.type, field.name
     match leaf:
         case Compare(comparison, _, value):
-            return Question(Predicate(comparison.value, name), (_of(type_, value),))
+            return ShapedFilter(Predicate(comparison.value, name), (_of(type_, value),))
         case Between(_, low, high):
-            return Question(Predicate("between", name), (_of(type_, low), _of(type_, high)))
+            return ShapedFilter(Predicate("between", name), (_of(type_, low), _of(type_, high)))
         case In(_, values):
-            return Question(Predicate("among", name), ([_of(type_, value) for value in values],))
+            return ShapedFilter(
+                Predicate("among", name), ([_of(type_, value) for value in values],)
+            )
         case Like(_, pattern) if type_ in _TEXTS:
             return _like(field, _of(type_, pattern))
     raise _Inexact
 
 
-def _like(field: Field, pattern: str) -> Question:
-    around = prefix_range(pattern, INDEXED_CHARACTERS) if field.index else None
-    predicate = Predicate("like", field.name, prefixed=around is not None)
-    return Question(predicate, (like_pattern(pattern), *(around or ())))
+def _like(field: Field, pattern: str) -> ShapedFilter:
+    bounds = prefix_range(pattern, INDEXED_CHARACTERS) if field.index else None
+    predicate = Predicate("like", field.name, prefixed=bounds is not None)
+    return ShapedFilter(predicate, (like_pattern(pattern), *(bounds or ())))
 
 
-def _contained(field: Field, value: Value) -> Question:
+def _contained(field: Field, value: Value) -> ShapedFilter:
     if field.type in _TEXTS:
-        return Question(Predicate("part", field.name), (_of(field.type, value),))
+        return ShapedFilter(Predicate("part", field.name), (_of(field.type, value),))
     if field.type in (FieldType.LIST, FieldType.SET) and field.items in SCALARS:
-        return Question(Predicate("member", field.name), (_of(field.items, value),))
+        return ShapedFilter(Predicate("member", field.name), (_of(field.items, value),))
     raise _Inexact
 
 
@@ -209,8 +221,8 @@ def _of(type_: FieldType, value: Value) -> Any:
 
 def _within(
     fragment: Fragment, leaf: Compare | Between | In | Like | Contains | Exists
-) -> Question:
-    """Ask of what is within a document or a map."""
+) -> ShapedFilter:
+    """Return the test of a value within a document or a map."""
     name, *keys = leaf.path
     field = fragment.fields.get(name)
     if field is None or field.type not in (FieldType.DOCUMENT, FieldType.MAP):
@@ -219,7 +231,7 @@ def _within(
     if any(text_error(key) is not None for key in keys):
         raise _Inexact
     test, kind, constants = _json_test(typed, leaf)
-    return Question(Predicate(test, name, len(keys), kind), (*keys, *constants))
+    return ShapedFilter(Predicate(test, name, len(keys), kind), (*keys, *constants))
 
 
 def _json_test(

@@ -1,7 +1,7 @@
-"""Running searches: on sessions of their own, each bounded by the time it is given.
+"""Runs searches: on sessions of their own, each bounded by the time it is given.
 
-The statements of searches have as many shapes as users think of. Prepared on sessions of their own,
-they push no statement of a read or write out of a cache; and these sessions only read.
+Users decide on the shapes of searches, so their number is unbounded. On sessions of their own the
+statements of searches evict no statement of a read or write; and these sessions only read.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from mediator.stores.port import (
     StoreTooCostly,
     SystemConfig,
 )
-from mediator.stores.postgres.connection import NoneFree, Pool, connect_to_search
+from mediator.stores.postgres.connection import Pool, PoolExhausted, connect_to_search
 from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.read.statements import RecordReader, are_large
-from mediator.stores.postgres.search.aggregates import group_of, grouping
+from mediator.stores.postgres.search.aggregates import group_of, grouping_of
 from mediator.stores.postgres.search.conditions import named
 from mediator.stores.postgres.search.documents import DocumentReader, document_shape
-from mediator.stores.postgres.search.predicates import Question, question
+from mediator.stores.postgres.search.predicates import ShapedFilter, shaped_filter
 from mediator.stores.postgres.search.semi_joins import shape_of
 from mediator.stores.postgres.search.statement import (
     Level,
@@ -48,7 +48,7 @@ from mediator.stores.postgres.search.statement import (
     ranks,
     values_named,
 )
-from mediator.stores.postgres.statements import SEARCHES, Plans
+from mediator.stores.postgres.statements import SEARCHES, Statements
 
 __all__ = ["Searcher"]
 
@@ -61,10 +61,10 @@ _NARROW: Final = 100
 """Columns of a page of documents up to which it is."""
 
 _GRACE_S: Final = 2.0
-"""Longer than its time a statement cannot last; a server that is silent then is not well."""
+"""How long after its time a statement is given up: by then the server has failed."""
 
 _STEP_S: Final = 0.25
-"""Times are rounded up to this, so that a session seldom needs to be told a new one."""
+"""Times are rounded up to this, so that the timeout of a session seldom changes."""
 
 
 class _Prepared(NamedTuple, Generic[_R]):
@@ -92,8 +92,8 @@ class _Prepared(NamedTuple, Generic[_R]):
 class Searcher:
     """Searches through a pool of its own."""
 
-    def __init__(self, config: SystemConfig, plans: Plans) -> None:
-        self._config, self._plans = config, plans
+    def __init__(self, config: SystemConfig, statements: Statements) -> None:
+        self._config, self._statements = config, statements
         self._pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
         self._prepared = IdentityCache(self._prepare, SEARCHES)
         self._joined = IdentityCache(self._prepare_documents, SEARCHES)
@@ -136,7 +136,7 @@ class Searcher:
         search = prepared.search
         if start is not None:
             search = search._replace(ranks=ranks(start))
-        statement = await offload(prepared.is_long, self._plans.search, search)
+        statement = await offload(prepared.is_long, self._statements.search, search)
         given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
         return await self._rows(statement.text, statement.arguments(given), find.deadline_s)
 
@@ -151,20 +151,20 @@ class Searcher:
         deadline_s: float,
     ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
         """Return groups with what was computed; see `Aggregating`."""
-        question_ = self._question(fragment, filter_)
-        asked = grouping(fragment, question_.shape, group, compute)
-        is_long = len(question_.constants) > _SMALL
-        statement = await offload(is_long, self._plans.aggregate, asked)
-        given = named(question_.constants) | {"limit": limit}
+        shaped = self._shaped_filter(fragment, filter_)
+        grouping = grouping_of(fragment, shaped.shape, group, compute)
+        is_long = len(shaped.constants) > _SMALL
+        statement = await offload(is_long, self._statements.aggregate, grouping)
+        given = named(shaped.constants) | {"limit": limit}
         rows = await self._rows(statement.text, statement.arguments(given), deadline_s)
-        records, names = self._plans.records(fragment), tuple(compute)
-        return [group_of(records, asked, names, row) for row in rows]
+        records, names = self._statements.records(fragment), tuple(compute)
+        return [group_of(records, grouping, names, row) for row in rows]
 
-    def _question(self, fragment: Fragment, filter_: Filter | None) -> Question:
-        asked = question(fragment, filter_)
-        if asked is None:
+    def _shaped_filter(self, fragment: Fragment, filter_: Filter | None) -> ShapedFilter:
+        shaped = shaped_filter(fragment, filter_)
+        if shaped is None:
             raise StoreRefused(f"{self._config.name}: a filter that has no exact condition")
-        return asked
+        return shaped
 
     def _prepare(
         self,
@@ -174,14 +174,14 @@ class Searcher:
         fields: tuple[str, ...] | None,
         semi_joins: tuple[SemiJoin, ...],
     ) -> _Prepared[RecordReader]:
-        asked, chosen = self._question(fragment, filter_), self._levels(fragment, order)
+        shaped, chosen = self._shaped_filter(fragment, filter_), self._levels(fragment, order)
         # Sorted, as they are shown in the end.
         wanted = sorted(fragment.fields) if fields is None else fields
         names = tuple(dict.fromkeys((*wanted, *(level.field for level in chosen[:-1]))))
-        constants = list(asked.constants)
-        bound = tuple(shape_of(each, self._question, constants) for each in semi_joins)
-        search = SearchShape(fragment, asked.shape, chosen, None, names, bound)
-        reader, decodes = self._plans.reader(fragment, names), self._decodes(fragment, names)
+        constants = list(shaped.constants)
+        bound = tuple(shape_of(each, self._shaped_filter, constants) for each in semi_joins)
+        search = SearchShape(fragment, shaped.shape, chosen, None, names, bound)
+        reader, decodes = self._statements.reader(fragment, names), self._decodes(fragment, names)
         return _Prepared(search, named(constants), reader, len(constants) > _SMALL, decodes)
 
     def _prepare_documents(
@@ -192,12 +192,12 @@ class Searcher:
         names: tuple[str, ...],
         joins: tuple[ShownJoin, ...],
     ) -> _Prepared[DocumentReader]:
-        asked, chosen = self._question(fragment, filter_), self._levels(fragment, order)
+        shaped, chosen = self._shaped_filter(fragment, filter_), self._levels(fragment, order)
         ordering = tuple(level.field for level in chosen[:-1])
-        constants = list(asked.constants)
-        shape = document_shape(names, ordering, joins, self._question, constants)
-        search = SearchShape(fragment, asked.shape, chosen, None, names, (), shape)
-        tables = self._plans.records
+        constants = list(shaped.constants)
+        shape = document_shape(names, ordering, joins, self._shaped_filter, constants)
+        search = SearchShape(fragment, shaped.shape, chosen, None, names, (), shape)
+        tables = self._statements.records
         reader = DocumentReader(tables(fragment), shape, ordering, tables)
         is_long = len(constants) > _SMALL or shape.width > _NARROW
         shown = [(fragment, names), *((join.fragment, join.names) for join in joins)]
@@ -205,7 +205,7 @@ class Searcher:
         return _Prepared(search, named(constants), reader, is_long, decodes)
 
     def _decodes(self, fragment: Fragment, names: Iterable[str]) -> bool:
-        codecs = self._plans.records(fragment).codecs
+        codecs = self._statements.records(fragment).codecs
         return any(codecs[name].decode is not None for name in names)
 
     def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[Level, ...]:
@@ -226,7 +226,7 @@ class Searcher:
 
         try:
             return await self._pool.use(run, deadline_s)
-        except (asyncpg.QueryCanceledError, NoneFree):
+        except (asyncpg.QueryCanceledError, PoolExhausted):
             raise self._too_costly() from None
         except FAILURES as error:
             # The cause is left out: its text may quote values, or the URL with its password.

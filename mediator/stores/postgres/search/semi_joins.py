@@ -11,12 +11,12 @@ from mediator.model.filters import Filter
 from mediator.stores.port import Fragment, SemiJoin
 from mediator.stores.postgres.layout import RecordTable, TableOf
 from mediator.stores.postgres.search.conditions import condition
-from mediator.stores.postgres.search.predicates import Question, Shape
+from mediator.stores.postgres.search.predicates import FilterShape, ShapedFilter
 from mediator.stores.postgres.sql import number
 
-__all__ = ["Ask", "SemiJoinShape", "conditions_of", "shape_of"]
+__all__ = ["SemiJoinShape", "ShapeFilter", "conditions_of", "shape_of"]
 
-Ask: TypeAlias = Callable[[Fragment, Filter | None], Question]
+ShapeFilter: TypeAlias = Callable[[Fragment, Filter | None], ShapedFilter]
 
 
 class SemiJoinShape(NamedTuple):
@@ -26,29 +26,29 @@ class SemiJoinShape(NamedTuple):
         reference: The field that refers.
         fragment: What it refers to.
         shape: The shape of the condition there.
-        first: The place of the condition's first constant.
+        first: The position of the condition's first constant.
         inner: What the record that is referred to must itself refer to.
     """
 
     reference: str
     fragment: Fragment
-    shape: Shape
+    shape: FilterShape
     first: int
     inner: tuple[SemiJoinShape, ...]
 
 
-def shape_of(semi_join: SemiJoin, ask: Ask, constants: list[Any]) -> SemiJoinShape:
+def shape_of(semi_join: SemiJoin, shape_filter: ShapeFilter, constants: list[Any]) -> SemiJoinShape:
     """Return the shape of a semi-join.
 
     Args:
         semi_join: The semi-join.
-        ask: Turns a filter into a question.
+        shape_filter: Returns the shape and the constants of a filter.
         constants: Those of the whole search so far; its own are added.
     """
-    asked, first = ask(semi_join.fragment, semi_join.filter), len(constants)
-    constants += asked.constants
-    inner = tuple(shape_of(each, ask, constants) for each in semi_join.inner)
-    return SemiJoinShape(semi_join.reference, semi_join.fragment, asked.shape, first, inner)
+    shaped, first = shape_filter(semi_join.fragment, semi_join.filter), len(constants)
+    constants += shaped.constants
+    inner = tuple(shape_of(each, shape_filter, constants) for each in semi_join.inner)
+    return SemiJoinShape(semi_join.reference, semi_join.fragment, shaped.shape, first, inner)
 
 
 def conditions_of(

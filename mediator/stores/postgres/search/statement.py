@@ -1,4 +1,4 @@
-"""Searching: the records that meet a condition, in an order of any fields, page by page.
+"""Statements of searches: records that meet a condition, in an order of any fields, paged.
 
 A page begins beyond a position: the values of the order's fields, and the id. Which of them are
 missing or null is part of a search's shape, because SQL compares nothing with a null.
@@ -28,7 +28,7 @@ from mediator.stores.postgres.read.statements import (
 )
 from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
 from mediator.stores.postgres.search.documents import DocumentShape, documents_of
-from mediator.stores.postgres.search.predicates import Shape, field_at
+from mediator.stores.postgres.search.predicates import FilterShape, field_at
 from mediator.stores.postgres.search.semi_joins import SemiJoinShape, conditions_of
 from mediator.stores.postgres.sql import Statement, number, parameter
 
@@ -66,7 +66,7 @@ class SearchShape(NamedTuple):
     """
 
     fragment: Fragment
-    shape: Shape
+    shape: FilterShape
     levels: tuple[Level, ...]
     ranks: tuple[int, ...] | None
     names: tuple[str, ...]
@@ -76,15 +76,15 @@ class SearchShape(NamedTuple):
 
 def levels(fragment: Fragment, order: Sequence[OrderBy]) -> tuple[Level, ...] | None:
     """Return the levels of an order, or None: it is by something within a field."""
-    made: list[Level] = []
+    chosen: list[Level] = []
     for level in order:
         field = field_at(fragment, level.path)
         if field is None or field.type not in SCALARS:
             return None
-        made.append(Level(field.name, level.descending))
+        chosen.append(Level(field.name, level.descending))
         if level.path == ID:
-            return tuple(made)
-    return (*made, Level(ID[0], bool(made) and made[-1].descending))
+            return tuple(chosen)
+    return (*chosen, Level(ID[0], bool(chosen) and chosen[-1].descending))
 
 
 def ranks(after: Position | None) -> tuple[int, ...] | None:
@@ -107,7 +107,7 @@ def values_named(after: Position | None, search: SearchShape) -> dict[str, Any]:
 
 
 def position(record: Record, search: SearchShape) -> Position:
-    """Return the position of a record that a search has found."""
+    """Return the position of a record in the order of a search."""
     values = (record.values.get(level.field, MISSING) for level in search.levels[:-1])
     return Position(tuple(values), record.id)
 
@@ -178,16 +178,16 @@ def _beyond(
 
 
 def _steps(
-    records: RecordTable, level: Level, place: int, position_ranks: tuple[int, ...]
+    records: RecordTable, level: Level, number_: int, position_ranks: tuple[int, ...]
 ) -> tuple[list[Expression], list[Expression]]:
     """Return what a level compares with what; a null only by its rank."""
     if level.field == ID[0]:
         return [records.id], [parameter("after", sa.Text())]
-    rank_, ranked = position_ranks[place], rank_of(records, level.field)
+    rank_, ranked = position_ranks[number_], rank_of(records, level.field)
     if rank_ != VALUE_RANK:
         return [ranked], [number(rank_)]
     keys = _keys(records, level)
-    value = parameter(f"k{place}", keys[-1].type)
+    value = parameter(f"k{number_}", keys[-1].type)
     field = records.fragment.fields[level.field]
     given = [value] if len(keys) == 1 else [sort_key(field, value), value]
     return [ranked, *keys], [number(rank_), *given]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mediator.stores.port import Write
-from mediator.stores.postgres.write.shape import Shape, shape_of
+from mediator.stores.postgres.write.shape import WriteShape, shape_of
 
 __all__ = ["Batch", "batches"]
 
@@ -18,12 +18,12 @@ _TOGETHER: Final = 128
 
 @dataclass(slots=True)
 class Batch:
-    """Writes of one shape, with their places among all."""
+    """Writes of one shape, with their positions among all."""
 
-    shape: Shape
+    shape: WriteShape
     calls: list[tuple[int, Write]] = field(default_factory=list)
 
-    def parts(self) -> list[list[tuple[int, Write]]]:
+    def chunks(self) -> list[list[tuple[int, Write]]]:
         """Divide into transactions; a record's calls keep their order."""
         return [self.calls[i : i + _TOGETHER] for i in range(0, len(self.calls), _TOGETHER)]
 
@@ -35,16 +35,16 @@ def batches(calls: Sequence[Write], token: str = "") -> list[Batch]:
     Writes that insert are at most one to a record in a batch: one that must be tried again, because
     a concurrent insert was faster, must not be overtaken.
     """
-    made: list[Batch] = []
-    open_: dict[Shape, int] = {}
+    divided: list[Batch] = []
+    open_: dict[WriteShape, int] = {}
     last: dict[Hashable, int] = {}
-    for place, call in enumerate(calls):
+    for position, call in enumerate(calls):
         shape, key = shape_of(call, token), (call.fragment, call.id)
         earliest = last.get(key, -1) + (1 if shape.whole else 0)
         at = open_.get(shape, -1)
         if at < max(earliest, 0):
-            at = open_[shape] = len(made)
-            made.append(Batch(shape))
-        made[at].calls.append((place, call))
+            at = open_[shape] = len(divided)
+            divided.append(Batch(shape))
+        divided[at].calls.append((position, call))
         last[key] = at
-    return made
+    return divided

@@ -1,4 +1,4 @@
-"""What a write leaves behind besides its record: its changes, and the memory of its operation."""
+"""Statement parts that insert a write's outbox rows and its remembered operation."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from mediator.stores.port import WriteKind
 from mediator.stores.postgres.codec import json_form
-from mediator.stores.postgres.layout import NULLS, Ledgers, RecordTable
+from mediator.stores.postgres.layout import NULLS, NamespaceTables, RecordTable
 from mediator.stores.postgres.sql import constant, json_object, parameter
-from mediator.stores.postgres.write.shape import Shape
+from mediator.stores.postgres.write.shape import WriteShape
 
-__all__ = ["Parts", "keep_change", "keep_operation"]
+__all__ = ["StatementParts", "insert_changes", "insert_operation"]
 
 
-class Parts(Protocol):
+class StatementParts(Protocol):
     """The parts of a write statement that its entries are made of."""
 
-    shape: Shape
+    shape: WriteShape
     records: RecordTable
-    ledgers: Ledgers
+    namespace_tables: NamespaceTables
     id: sa.BindParameter[Any]
     old: sa.CTE
     new: sa.CTE
     at: Any
-    lived: Any
+    was_live: Any
 
 
-def keep_change(parts: Parts, source: Any) -> Any:
+def insert_changes(parts: StatementParts, source: Any) -> Any:
     """Insert one outbox row for each group written; the change id is `operation:group`."""
     rows = [_change(parts, source, group) for group in parts.shape.groups]
-    names = [name for name in parts.ledgers.outbox.c.keys() if name not in ("xid", "seq")]  # noqa: SIM118 - a column collection iterates over columns
-    return insert(parts.ledgers.outbox).from_select(
+    names = [name for name in parts.namespace_tables.outbox.c.keys() if name not in ("xid", "seq")]  # noqa: SIM118 - a column collection iterates over columns
+    return insert(parts.namespace_tables.outbox).from_select(
         names, rows[0] if len(rows) == 1 else sa.union_all(*rows)
     )
 
 
-def _change(parts: Parts, source: Any, group: str) -> sa.Select[Any]:
+def _change(parts: StatementParts, source: Any, group: str) -> sa.Select[Any]:
     shape, old, new = parts.shape, parts.old.c, parts.new.c
     members = set(shape.fragment.groups[group])
     touched = [name for name in shape.touched if name in members]
     before, before_nulls = _fields(parts, old, touched), _nulls(old)
     after, after_nulls = _fields(parts, new, touched), _nulls(new)
     if shape.whole:
-        before, before_nulls = (sa.case((parts.lived, x)) for x in (before, before_nulls))
+        before, before_nulls = (sa.case((parts.was_live, x)) for x in (before, before_nulls))
     if shape.kind is WriteKind.DELETE:
         after, after_nulls = sa.cast(sa.null(), JSONB), sa.cast(sa.null(), NULLS)
     columns = (
@@ -66,8 +66,8 @@ def _change(parts: Parts, source: Any, group: str) -> sa.Select[Any]:
     return _row(columns).select_from(source)
 
 
-def keep_operation(parts: Parts, source: Any) -> Any:
-    """Insert the operation with its result, so that a repetition is answered alike."""
+def insert_operation(parts: StatementParts, source: Any) -> Any:
+    """Insert the operation with its result, so that a retry returns the same."""
     shape, new, records = parts.shape, parts.new.c, parts.records
     versions = {group: new[column.name] for group, column in records.versions.items()}
     latest = sa.func.greatest(*versions.values(), type_=sa.BigInteger())
@@ -77,18 +77,18 @@ def keep_operation(parts: Parts, source: Any) -> Any:
         constant(shape.fragment.stored_as),
         parts.id,
         parameter("fingerprint", sa.Text()),
-        sa.not_(parts.lived) if shape.whole else sa.false(),
+        sa.not_(parts.was_live) if shape.whole else sa.false(),
         latest if shape.kind is WriteKind.DELETE else new["_creation_version"],
         json_object(versions.items()),
         _fields(parts, new, shape.returning or ()),
         new["_nulls"],
         parts.at,
     )
-    table = parts.ledgers.operations
+    table = parts.namespace_tables.operations
     return insert(table).from_select(list(table.c.keys()), _row(columns).select_from(source))
 
 
-def _fields(parts: Parts, row: Any, names: Iterable[str]) -> Any:
+def _fields(parts: StatementParts, row: Any, names: Iterable[str]) -> Any:
     fields, columns = parts.shape.fragment.fields, parts.records.columns
     return json_object((name, json_form(fields[name], row[columns[name].name])) for name in names)
 

@@ -1,4 +1,4 @@
-"""Float arithmetic at the ends of the type, where PostgreSQL raises instead of answering.
+"""Float arithmetic at the ends of the type, where PostgreSQL raises an error.
 
 The server raises on overflow, which is a refusal, and on underflow, which is none (IEEE 754 gives
 zero or a subnormal). The two have one SQLSTATE, so the values are looked at: the result is computed

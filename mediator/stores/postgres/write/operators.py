@@ -1,4 +1,4 @@
-"""The operators as SQL expressions, exact on their types, and what refuses them.
+"""Operators as SQL expressions, exact on their types, each with the condition that refuses it.
 
 Whatever can be refused is tested before it is computed, so that no error ends the statement: one
 refused call must not undo the others that it is sent with. The exception is float arithmetic, where
@@ -27,11 +27,11 @@ from mediator.schema.types import FieldType
 from mediator.stores.postgres.codec import Codec, argument_codec, field_codec
 from mediator.stores.postgres.sql import number
 
-__all__ = ["TAKING", "Applied", "apply", "operator_codec", "reason", "supports"]
+__all__ = ["REMOVING", "Applied", "apply", "operator_codec", "reason", "supports"]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
 
-TAKING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
+REMOVING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
 """Operators that leave null and missing as they are."""
 
 _WHOLE: Final = frozenset({Operator.PUT})

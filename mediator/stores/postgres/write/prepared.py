@@ -1,4 +1,4 @@
-"""Parameters of a write's statement, and what its row says."""
+"""Prepared writes: a statement with its parameters, and the result that its row encodes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mediator.stores.port import (
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.write.operators import operator_codec, reason
-from mediator.stores.postgres.write.shape import Shape, encoded
+from mediator.stores.postgres.write.shape import WriteShape, encoded
 
-__all__ = ["WritePlan", "recalled", "replay"]
+__all__ = ["PreparedWrite", "recalled", "replay"]
 
-_LIVED, _APPLIED, _REFUSAL, _CREATION_VERSION, _NULLS, _INTENT, _HEAD = range(7)
-"""Columns of the answer; `_HEAD` counts them."""
+_WAS_LIVE, _APPLIED, _REFUSAL, _CREATION_VERSION, _NULLS, _INTENT, _HEAD = range(7)
+"""Columns of the returned row; `_HEAD` counts them."""
 
-_PAST: Final = 6
+_REMEMBERED: Final = 6
 """Columns of the remembered operation, in order."""
 
 
@@ -58,9 +58,11 @@ def recalled(records: RecordTable, row: Any) -> RememberedOperation:
 
 
 def replay(records: RecordTable, row: Any, call: Write) -> WriteResult:
-    """Answer an operation that is remembered."""
-    kept = recalled(records, row)
-    return kept.result if kept.fingerprint == call.remember else WriteResult(Status.REUSED)
+    """Return the result of a repeated operation."""
+    remembered = recalled(records, row)
+    return (
+        remembered.result if remembered.fingerprint == call.remember else WriteResult(Status.REUSED)
+    )
 
 
 def _remembered(records: RecordTable, members: dict[str, Any], nulls: Any) -> Values:
@@ -74,12 +76,12 @@ def _remembered(records: RecordTable, members: dict[str, Any], nulls: Any) -> Va
     return values
 
 
-class WritePlan:
-    """The statement of a shape, with its parameters and its answers."""
+class PreparedWrite:
+    """The statement of a shape, with its parameters and results."""
 
     __slots__ = ("_arguments", "_records", "shape", "statement")
 
-    def __init__(self, shape: Shape, records: RecordTable, statement: Statement) -> None:
+    def __init__(self, shape: WriteShape, records: RecordTable, statement: Statement) -> None:
         self.shape, self.statement, self._records = shape, statement, records
         fields = shape.fragment.fields
         self._arguments = [operator_codec(fields[name], o) for name, o in shape.operators]
@@ -87,7 +89,7 @@ class WritePlan:
     def arguments(self, call: Write, token: str) -> list[Any]:
         """Return the parameters for one write, in order."""
         shape, codecs, values = self.shape, self._records.codecs, call.values
-        given: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "id": call.id,
             "operation": call.operation,
             "fingerprint": call.remember,
@@ -98,23 +100,23 @@ class WritePlan:
         if shape.whole or shape.values:
             if not values.keys() <= codecs.keys():
                 raise StoreRefused(f"{shape.fragment.system}: a field that is not there")
-            given["nulls"] = [name for name, value in values.items() if value is None]
+            parameters["nulls"] = [name for name, value in values.items() if value is None]
             for name in codecs if shape.whole else values:
-                given[f"v_{name}"] = encoded(codecs[name], values.get(name))
+                parameters[f"v_{name}"] = encoded(codecs[name], values.get(name))
         for i, codec in enumerate(self._arguments):
             if codec is not None:
-                given[f"a{i}"] = encoded(codec, call.operators[i].argument)
+                parameters[f"a{i}"] = encoded(codec, call.operators[i].argument)
         for i, group in enumerate(shape.expect):
-            given[f"e{i}"] = call.expect[group]
-        return self.statement.arguments(given)
+            parameters[f"e{i}"] = call.expect[group]
+        return self.statement.arguments(parameters)
 
     def result(self, row: Any, call: Write) -> WriteResult | None:
-        """Say what became of the write; None: a concurrent insert was faster, try again."""
+        """Return the result; None: a concurrent insert committed first, retry."""
         start = _HEAD
         if self.shape.remember:
             if row[start] is not None:
-                return replay(self._records, row[start : start + _PAST], call)
-            start += _PAST
+                return replay(self._records, row[start : start + _REMEMBERED], call)
+            start += _REMEMBERED
         if self.shape.has_token:
             if row[start]:
                 return WriteResult(Status.FENCED)
@@ -126,7 +128,7 @@ class WritePlan:
         shape, start = self.shape, start + len(groups)
         return WriteResult(
             Status.APPLIED,
-            shape.whole and not row[_LIVED],
+            shape.whole and not row[_WAS_LIVE],
             max(versions.values()) if shape.kind is WriteKind.DELETE else row[_CREATION_VERSION],
             versions,
             _values_of(self._records, shape.returning or (), row, start, row[_NULLS]),
@@ -136,7 +138,7 @@ class WritePlan:
         kind, intent = self.shape.kind, row[_INTENT] or ""
         if intent != call.intent:
             return WriteResult(Status.LOCKED, intent=intent)
-        if not row[_LIVED]:
+        if not row[_WAS_LIVE]:
             return self._absence(call)
         if kind is WriteKind.CREATE:
             return WriteResult(Status.EXISTS)

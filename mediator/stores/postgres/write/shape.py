@@ -12,10 +12,10 @@ from mediator.model.operators import Operator
 from mediator.stores.port import Fragment, StoreRefused, Write, WriteKind
 from mediator.stores.postgres.codec import Codec
 
-__all__ = ["Shape", "check", "encoded", "shape_of"]
+__all__ = ["WriteShape", "check", "encoded", "shape_of"]
 
 
-class Shape(NamedTuple):
+class WriteShape(NamedTuple):
     """What the statement of a write depends on."""
 
     fragment: Fragment
@@ -45,10 +45,10 @@ class Shape(NamedTuple):
         return (*self.values, *self.unset, *(name for name, _ in self.operators))
 
 
-def shape_of(call: Write, token: str) -> Shape:
+def shape_of(call: Write, token: str) -> WriteShape:
     """Return the shape of a write."""
     fragment, whole = call.fragment, call.kind is not WriteKind.UPDATE
-    return Shape(
+    return WriteShape(
         fragment,
         call.kind,
         tuple(fragment.groups) if whole else call.groups,
@@ -65,8 +65,8 @@ def shape_of(call: Write, token: str) -> Shape:
     )
 
 
-def check(shape: Shape) -> None:
-    """Refuse names that the fragment does not have: they would become part of a statement."""
+def check(shape: WriteShape) -> None:
+    """Refuse unknown names: they would become part of a statement."""
     fragment = shape.fragment
     fields = {*shape.touched, *(shape.returning or ())}
     groups = {*shape.groups, *shape.expect}

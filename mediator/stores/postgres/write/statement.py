@@ -2,16 +2,16 @@
 
 ::
 
-    WITH gate AS (SELECT pg_advisory_xact_lock(…)),        -- one writer at a time for a record
-         old AS (SELECT … FROM gate … WHERE id = $1 FOR UPDATE),   -- the row as it is, locked
+    WITH lock AS (SELECT pg_advisory_xact_lock(…)),        -- one writer at a time for a record
+         old AS (SELECT … FROM lock … WHERE id = $1 FOR UPDATE),   -- the row as it is, locked
          new AS (UPDATE … FROM old WHERE <conditions on old> RETURNING …),   -- or INSERT, see below
-         out AS (INSERT INTO _outbox SELECT … FROM old, new),
-         kept AS (INSERT INTO _operations SELECT … FROM new)
-    SELECT … FROM old LEFT JOIN new                          -- one row always: what came of it
+         outbox AS (INSERT INTO _outbox SELECT … FROM old, new),
+         remember AS (INSERT INTO _operations SELECT … FROM new)
+    SELECT … FROM old LEFT JOIN new                          -- always one row: the outcome
 
 Why this is right under READ COMMITTED, when others write the same row:
 
-- `gate` keeps the outbox in order. Waiting for a row's lock, a transaction may get its id before it
+- `lock` keeps the outbox in order. Waiting for a row's lock, a transaction may get its id before it
   gets the row (heap_lock_tuple follows the row's updates under its own id), and so write after
   another with a higher id: (xid, seq) would not be the order of versions. An advisory lock needs no
   transaction id, so ids of writers of one record are given in the order in which they write.
@@ -28,11 +28,11 @@ Why this is right under READ COMMITTED, when others write the same row:
   nothing was done, and the caller tries again. If it did, the row is locked, so `old` is what the
   conflicting row still holds.
 - An intent (`_intent`, see `Lockable`) and the fences (`_fences`, see `fences`) are in the row, so
-  that they are read as conditions are: from the newest row, locked. Marking and fencing make a row
-  for a record that is absent.
+  that they are read as conditions are: from the newest row, locked. Setting an
+  intent and fencing make a row for a record that is absent.
 - Of two executions of one operation id, both may pass the look into `_operations`; the second then
-  fails on its primary key, which undoes its whole statement, and finds the memory when it is tried
-  again.
+  fails on its primary key, which undoes its whole statement, and finds the remembered operation
+  when it is retried.
 """
 
 from __future__ import annotations
@@ -43,22 +43,24 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from mediator.stores.port import WriteKind
-from mediator.stores.postgres.layout import NULLS, Ledgers, RecordTable
+from mediator.stores.postgres.layout import NULLS, NamespaceTables, RecordTable
 from mediator.stores.postgres.sql import Statement, constant, number, parameter
-from mediator.stores.postgres.write.entries import keep_change, keep_operation
-from mediator.stores.postgres.write.operators import TAKING, apply, operator_codec
-from mediator.stores.postgres.write.shape import Shape
+from mediator.stores.postgres.write.entries import insert_changes, insert_operation
+from mediator.stores.postgres.write.operators import REMOVING, apply, operator_codec
+from mediator.stores.postgres.write.shape import WriteShape
 
 __all__ = ["lock_statement", "write_statement"]
 
 
-def write_statement(shape: Shape, records: RecordTable, ledgers: Ledgers) -> Statement:
-    """Build the statement for writes of one shape; `answers` reads its row."""
-    return Statement(_WriteBuilder(shape, records, ledgers).build())
+def write_statement(
+    shape: WriteShape, records: RecordTable, namespace_tables: NamespaceTables
+) -> Statement:
+    """Build the statement for writes of one shape; `PreparedWrite` reads its row."""
+    return Statement(_WriteBuilder(shape, records, namespace_tables).build())
 
 
 def lock_statement(records: RecordTable) -> Statement:
-    """Build the statement that passes the gates of many records (parameter `ids`), in one order."""
+    """Build the statement that locks many records (parameter `ids`), in one order."""
     id_ = sa.func.unnest(parameter("ids", ARRAY(sa.Text()))).column_valued("id")
     keys = sa.select(_lock_key(records, id_).label("key")).distinct().order_by("key").subquery()
     return Statement(sa.select(sa.func.count(sa.func.pg_advisory_xact_lock(keys.c["key"]))))
@@ -75,39 +77,42 @@ def _lock_key(records: RecordTable, id_: Any) -> Any:
 
 
 class _WriteBuilder:
-    """The parts of one statement, which refer to each other."""
+    """Builds the parts of one statement, which refer to each other."""
 
-    def __init__(self, shape: Shape, records: RecordTable, ledgers: Ledgers) -> None:
-        self.shape, self.records, self.ledgers = shape, records, ledgers
+    def __init__(
+        self, shape: WriteShape, records: RecordTable, namespace_tables: NamespaceTables
+    ) -> None:
+        self.shape, self.records, self.namespace_tables = shape, records, namespace_tables
         self.id = parameter("id", sa.Text())
-        self.past = self._past() if shape.remember else None
-        self.gate = sa.select(_record_lock(records, self.id).label("locked")).cte("gate")
+        self.remembered = self._remembered_operation() if shape.remember else None
+        self.lock = sa.select(_record_lock(records, self.id).label("locked")).cte("lock")
         self.old = self._old()
-        # A clock of its own where there may be no old row to carry it; behind the gate as well.
+        # A clock of its own where there may be no old row to carry it; read behind the lock as
+        # well.
         clock = sa.select(sa.func.clock_timestamp().label("_at"))
-        self.tick = clock.select_from(self.gate).cte("tick")
-        self.at = (self.tick if shape.whole else self.old).c["_at"]
-        self.lived = sa.and_(self.old.c["id"].is_not(None), self.old.c["_deleted"].is_(None))
+        self.clock = clock.select_from(self.lock).cte("clock")
+        self.at = (self.clock if shape.whole else self.old).c["_at"]
+        self.was_live = sa.and_(self.old.c["id"].is_not(None), self.old.c["_deleted"].is_(None))
         self.new = (self._inserted() if shape.whole else self._updated()).cte("new")
 
     def build(self) -> sa.Select[Any]:
         """Put the parts together."""
         one = sa.select(number(1).label("one")).subquery("one")
         source: Any = one.outerjoin(self.old, sa.true()).outerjoin(self.new, sa.true())
-        if self.past is not None:
-            source = source.outerjoin(self.past, sa.true())
+        if self.remembered is not None:
+            source = source.outerjoin(self.remembered, sa.true())
         answer = sa.select(*self._answer()).select_from(source)
         for name, entry in self._entries().items():
             answer = answer.add_cte(entry.cte(name))
         return answer
 
     def _entries(self) -> dict[str, Any]:
-        source = self.new.join(self.tick if self.shape.whole else self.old, sa.true())
+        source = self.new.join(self.clock if self.shape.whole else self.old, sa.true())
         if self.shape.whole:
             source = source.outerjoin(self.old, sa.true())
-        entries = {"out": keep_change(self, source)}
+        entries = {"outbox": insert_changes(self, source)}
         if self.shape.remember:
-            entries["kept"] = keep_operation(self, source)
+            entries["remember"] = insert_operation(self, source)
         return entries
 
     def _answer(self) -> list[Any]:
@@ -116,40 +121,40 @@ class _WriteBuilder:
         values = [new[self.records.columns[name].name] for name in shape.returning or ()]
         applied = new["id"].is_not(None)
         head = [
-            self.lived,
+            self.was_live,
             applied,
             old["_refusal"],
             new["_creation_version"],
             new["_nulls"],
             old["_intent"],
         ]
-        past = [] if self.past is None else list(self.past.c)
+        remembered = [] if self.remembered is None else list(self.remembered.c)
         fenced = [old["_fenced"]] if shape.has_token else []
-        # Labelled by place: fields may be named like each other's columns, or like ours.
-        columns = [*head, *past, *fenced, *versions, *values]
+        # Labelled by position: fields may be named like each other's columns, or like ours.
+        columns = [*head, *remembered, *fenced, *versions, *values]
         return [column.label(f"c{i}") for i, column in enumerate(columns)]
 
     def _versions(self) -> list[sa.Column[Any]]:
         return list(self.records.versions.values())
 
-    def _past(self) -> sa.CTE:
-        kept = self.ledgers.operations.c
+    def _remembered_operation(self) -> sa.CTE:
+        operations = self.namespace_tables.operations.c
         names = ("fingerprint", "created", "creation_version", "versions", "values", "nulls")
         fragment = self.shape.fragment
         return (
-            sa.select(*(kept[name] for name in names))
-            .where(kept["operation"] == parameter("operation", sa.Text()))
-            .where(kept["database"] == constant(fragment.database))
-            .where(kept["class"] == constant(fragment.stored_as))
-            .where(kept["object"] == self.id)
-            .cte("past")
+            sa.select(*(operations[name] for name in names))
+            .where(operations["operation"] == parameter("operation", sa.Text()))
+            .where(operations["database"] == constant(fragment.database))
+            .where(operations["class"] == constant(fragment.stored_as))
+            .where(operations["object"] == self.id)
+            .cte("remembered")
         )
 
-    def _unprecedented(self) -> list[Any]:
-        """That the operation is not remembered."""
-        if self.past is None:
+    def _not_remembered(self) -> list[Any]:
+        """Require that the operation is not remembered."""
+        if self.remembered is None:
             return []
-        return [~sa.exists(sa.select(number(1)).select_from(self.past))]
+        return [~sa.exists(sa.select(number(1)).select_from(self.remembered))]
 
     def _old(self) -> sa.CTE:
         records, shape = self.records, self.shape
@@ -157,11 +162,11 @@ class _WriteBuilder:
             records.table.c[n] for n in ("id", "_creation_version", "_deleted", "_nulls", "_intent")
         ]
         touched = [records.columns[name] for name in shape.touched]
-        conditions = [records.id == self.id, *self._unprecedented()]
+        conditions = [records.id == self.id, *self._not_remembered()]
         clock = [] if shape.whole else [sa.func.clock_timestamp().label("_at")]
         return (
             sa.select(*own, *self._fenced(), *self._versions(), *touched, self._refusal(), *clock)
-            .select_from(records.table.join(self.gate, sa.true()))
+            .select_from(records.table.join(self.lock, sa.true()))
             .where(*conditions)
             .with_for_update(of=records.table)
             .cte("old")
@@ -175,7 +180,7 @@ class _WriteBuilder:
         return [fences.has_key(token).label("_fenced")]
 
     def _refusal(self) -> Any:
-        """The number of the first operator that is refused."""
+        """Return the number of the first operator that is refused."""
         tests = []
         for i, applied in enumerate(self._applied(self.records.table.c)):
             if applied.refused is not None:
@@ -192,17 +197,17 @@ class _WriteBuilder:
             applied.append(apply(fields[name], operator, row[columns[name].name], argument))
         return applied
 
-    def _later(self, group: str) -> Any:
-        """The next version of a group: max(previous + 1, clock in us)."""
+    def _next_version(self, group: str) -> Any:
+        """Return the next version of a group: max(previous + 1, clock in us)."""
         previous = self.old.c[self.records.versions[group].name]
         us = sa.cast(sa.extract("epoch", self.at) * number(1_000_000), sa.BigInteger())
         return sa.func.greatest(previous + number(1), us, type_=sa.BigInteger())
 
-    def _let_pass(self) -> list[Any]:
-        """That the record has the write's intent, or none, and no fence against its token."""
+    def _admitted(self) -> list[Any]:
+        """Require the write's intent, or none, and no fence against its token."""
         old, shape = self.old.c, self.shape
-        marked = old["_intent"] == parameter("intent", sa.Text())
-        intent = marked if shape.has_intent else old["_intent"].is_(None)
+        own_intent = old["_intent"] == parameter("intent", sa.Text())
+        intent = own_intent if shape.has_intent else old["_intent"].is_(None)
         return [intent, *([old["_fenced"].is_not(sa.true())] if shape.has_token else [])]
 
     def _expected(self) -> list[Any]:
@@ -218,8 +223,8 @@ class _WriteBuilder:
 
     def _updated(self) -> Any:
         table, old, shape = self.records.table, self.old.c, self.shape
-        conditions = [table.c["id"] == self.id, table.c["id"] == old["id"], self.lived]
-        conditions += [*self._let_pass(), *self._expected()]
+        conditions = [table.c["id"] == self.id, table.c["id"] == old["id"], self.was_live]
+        conditions += [*self._admitted(), *self._expected()]
         if shape.operators:
             conditions.append(old["_refusal"].is_(None))
         if shape.creation_version:
@@ -227,7 +232,9 @@ class _WriteBuilder:
                 old["_creation_version"] <= parameter("creation_version", sa.BigInteger())
             )
         values = self._tombstone() if shape.kind is WriteKind.DELETE else self._changed()
-        values |= {self.records.versions[group].name: self._later(group) for group in shape.groups}
+        values |= {
+            self.records.versions[group].name: self._next_version(group) for group in shape.groups
+        }
         if shape.has_intent:
             values["_intent"], values["_joint"] = sa.null(), parameter("intent", sa.Text())
         return sa.update(table).values(values).where(*conditions).returning(*self._returned())
@@ -253,10 +260,10 @@ class _WriteBuilder:
         return parameter(f"v_{name}", self.records.codecs[name].type)
 
     def _nulls_after(self) -> Any:
-        taking = {name for name, operator in self.shape.operators if operator in TAKING}
+        removing = {name for name, operator in self.shape.operators if operator in REMOVING}
         nulls: Any = self.old.c["_nulls"]
         for name in self.shape.touched:
-            if name not in taking:
+            if name not in removing:
                 nulls = sa.func.array_remove(nulls, constant(name), type_=NULLS)
         return nulls.op("||", return_type=NULLS)(_given_nulls()) if self.shape.values else nulls
 
@@ -264,16 +271,16 @@ class _WriteBuilder:
         records = self.records
         row = {
             "id": self.id,
-            **{v.name: self._later(group) for group, v in records.versions.items()},
-            "_creation_version": self._born(),
+            **{v.name: self._next_version(group) for group, v in records.versions.items()},
+            "_creation_version": self._creation_version(),
             "_nulls": _given_nulls(),
             **{column.name: self._value(name) for name, column in records.columns.items()},
         }
         if self.shape.has_intent:
             row["_joint"] = parameter("intent", sa.Text())
         source = sa.select(*(value.label(f"r{i}") for i, value in enumerate(row.values())))
-        source = source.select_from(self.tick.outerjoin(self.old, sa.true()))
-        conditions = [*self._let_pass(), *self._conditions(), *self._unprecedented()]
+        source = source.select_from(self.clock.outerjoin(self.old, sa.true()))
+        conditions = [*self._admitted(), *self._conditions(), *self._not_remembered()]
         statement = insert(records.table).from_select(list(row), source.where(*conditions))
         changes = {name: statement.excluded[name] for name in row if name != "id"}
         return statement.on_conflict_do_update(
@@ -282,17 +289,19 @@ class _WriteBuilder:
             where=sa.exists(sa.select(number(1)).select_from(self.old)),
         ).returning(*self._returned())
 
-    def _born(self) -> Any:
+    def _creation_version(self) -> Any:
         if self.shape.creation_version:
             return parameter("creation_version", sa.BigInteger())
-        first = sa.func.greatest(*map(self._later, self.records.versions), type_=sa.BigInteger())
-        return sa.case((self.lived, self.old.c["_creation_version"]), else_=first)
+        first = sa.func.greatest(
+            *map(self._next_version, self.records.versions), type_=sa.BigInteger()
+        )
+        return sa.case((self.was_live, self.old.c["_creation_version"]), else_=first)
 
     def _conditions(self) -> list[Any]:
         if self.shape.kind is WriteKind.CREATE:
             # A record that is absent has no version that could be expected.
-            return [sa.not_(self.lived), *([sa.false()] if self.shape.expect else [])]
-        present = [self.lived] if self.shape.require_present or self.shape.expect else []
+            return [sa.not_(self.was_live), *([sa.false()] if self.shape.expect else [])]
+        present = [self.was_live] if self.shape.require_present or self.shape.expect else []
         return [*present, *self._expected()]
 
 

@@ -1,4 +1,4 @@
-"""Running writes: one by one or in batches, tried again where that is safe."""
+"""Runs writes: one by one or in batches, retried where that is safe."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mediator.stores.port import (
 )
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.errors import NUMERIC_OVERFLOW, TRANSIENT
-from mediator.stores.postgres.statements import Plans
+from mediator.stores.postgres.statements import Statements
 from mediator.stores.postgres.write.batches import Batch, batches
 from mediator.stores.postgres.write.floats import by_value, has_float_arithmetic
-from mediator.stores.postgres.write.prepared import WritePlan, replay
+from mediator.stores.postgres.write.prepared import PreparedWrite, replay
 from mediator.stores.postgres.write.shape import shape_of
 
 __all__ = ["Writer"]
@@ -33,8 +33,8 @@ _ATTEMPTS: Final = 32
 
 _ANSWERED: Final = (Status.APPLIED, Status.REPLAYED, Status.REUSED)
 
-# All three undo the statement, and with it the whole pipeline that it was sent in.
-_UNDONE: Final = (*TRANSIENT, NUMERIC_OVERFLOW, asyncpg.UniqueViolationError)
+# All three roll back the whole pipeline that the statement was sent in.
+_ROLLED_BACK: Final = (*TRANSIENT, NUMERIC_OVERFLOW, asyncpg.UniqueViolationError)
 
 
 class Writer:
@@ -43,11 +43,11 @@ class Writer:
     def __init__(
         self,
         system: str,
-        plans: Plans,
+        statements: Statements,
         pool: Pool,
         read: Callable[[Sequence[Read]], Awaitable[list[Record | None]]],
     ) -> None:
-        self._system, self._plans, self._pool, self._read = system, plans, pool, read
+        self._system, self._statements, self._pool, self._read = system, statements, pool, read
 
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
         """Apply writes; the results in the same order."""
@@ -56,19 +56,19 @@ class Writer:
         results: dict[int, WriteResult] = {}
         for batch in batches(calls, token):
             results |= await self._batch(batch, token)
-        return [results[place] for place in range(len(calls))]
+        return [results[position] for position in range(len(calls))]
 
     async def _one(self, call: Write, token: str) -> WriteResult:
-        plan = self._plans.write(shape_of(call, token))
-        text = plan.statement.text
-        arguments = await offload(is_large(call.values), plan.arguments, call, token)
+        prepared = self._statements.write(shape_of(call, token))
+        text = prepared.statement.text
+        arguments = await offload(is_large(call.values), prepared.arguments, call, token)
         for _ in range(_ATTEMPTS):
             try:
                 rows = await self._pool.use(lambda c: c.fetch(text, *arguments))
             except TRANSIENT:
                 continue
             except asyncpg.UniqueViolationError:
-                # Another execution of this operation was faster; now its result is remembered.
+                # Another execution of this operation committed first; the retry returns its result.
                 if call.remember is None:
                     raise
                 continue
@@ -76,42 +76,46 @@ class Writer:
                 if not has_float_arithmetic(call):
                     raise
                 return await self._by_value(call, token)
-            result = await self._settled(call, plan.result(rows[0], call))
+            result = await self._check_replay(call, prepared.result(rows[0], call))
             if result is not None:
                 return result
         raise self._contended()
 
-    async def _settled(self, call: Write, result: WriteResult | None) -> WriteResult | None:
-        """Look whether a write that failed did so because it had been applied meanwhile.
+    async def _check_replay(self, call: Write, result: WriteResult | None) -> WriteResult | None:
+        """Return the remembered result if a write failed because it had been applied meanwhile.
 
         Another execution of the operation may have been committed while this one waited for the
-        row: it saw what that one did (a tombstone, a newer version), but not yet its memory.
+        row: it saw what that one did (a tombstone, a newer version), but not its remembered result.
         """
         if result is None or call.remember is None or result.status in _ANSWERED:
             return result
-        statement = self._plans.recall(call.fragment)
+        statement = self._statements.recall(call.fragment)
         arguments = statement.arguments({"id": call.id, "operation": call.operation})
         rows = await self._pool.use(lambda c: c.fetch(statement.text, *arguments))
-        return replay(self._plans.records(call.fragment), rows[0], call) if rows else result
+        return replay(self._statements.records(call.fragment), rows[0], call) if rows else result
 
     async def _batch(self, batch: Batch, token: str) -> dict[int, WriteResult]:
-        plan, results = self._plans.write(batch.shape), dict[int, WriteResult]()
-        for part in batch.parts():
-            rows: Sequence[Any] = [None] * len(part)
-            # Where one undoes all, each is run by itself.
-            if len(part) > 1:
-                with suppress(*_UNDONE):
-                    rows = await self._pipeline(plan, [call for _, call in part], token)
-            for (place, call), row in zip(part, rows, strict=True):
-                told = None if row is None else plan.result(row, call)
-                results[place] = await self._settled(call, told) or await self._one(call, token)
+        prepared, results = self._statements.write(batch.shape), dict[int, WriteResult]()
+        for chunk in batch.chunks():
+            rows: Sequence[Any] = [None] * len(chunk)
+            # If one rolls back all, each is run by itself.
+            if len(chunk) > 1:
+                with suppress(*_ROLLED_BACK):
+                    rows = await self._pipeline(prepared, [call for _, call in chunk], token)
+            for (position, call), row in zip(chunk, rows, strict=True):
+                result = None if row is None else prepared.result(row, call)
+                results[position] = await self._check_replay(call, result) or await self._one(
+                    call, token
+                )
         return results
 
-    async def _pipeline(self, plan: WritePlan, calls: Sequence[Write], token: str) -> list[Any]:
+    async def _pipeline(
+        self, prepared: PreparedWrite, calls: Sequence[Write], token: str
+    ) -> list[Any]:
         """Run writes as one transaction; all their records are locked before it gets its id."""
-        lock, text = self._plans.lock(plan.shape.fragment), plan.statement.text
+        lock, text = self._statements.lock(prepared.shape.fragment), prepared.statement.text
         ids = lock.arguments({"ids": [call.id for call in calls]})
-        arguments = [plan.arguments(call, token) for call in calls]
+        arguments = [prepared.arguments(call, token) for call in calls]
 
         async def run(connection: Any) -> list[Any]:
             async with transaction(connection):

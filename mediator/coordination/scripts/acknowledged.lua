@@ -1,0 +1,14 @@
+-- Lets versions of acknowledged changes expire: a relay that read these before may still append them.
+-- KEYS: prefix. ARGV: rows of group of an object, version.
+
+local period = math.floor(redis.call('TIME')[1] / VERSIONS_KEPT_S)
+local versions = base .. 'versions'
+local expiring = versions .. ':' .. period
+for at = 1, #ARGV, 2 do
+  -- A later change of the group keeps its version.
+  if redis.call('HGET', versions, ARGV[at]) == ARGV[at + 1] then
+    redis.call('HDEL', versions, ARGV[at])
+    redis.call('HSET', expiring, ARGV[at], ARGV[at + 1])
+  end
+end
+redis.call('EXPIRE', expiring, 3 * VERSIONS_KEPT_S)

@@ -1,0 +1,31 @@
+-- Appends changes whose version is above the last one of their group.
+-- KEYS: prefix. ARGV: generation proposed, writer ('' if that does not matter), how often the writer
+-- has appended something; then rows of partition, group of an object, version, class, document.
+-- Returns how many were new, and how often the writer has appended now; or -2: went back.
+-- The last version is in `versions` until the change is acknowledged, then in the hash of its period.
+
+local writer = ARGV[2]
+if writer ~= '' and lacks(writer, ARGV[3]) then return { -2, 0 } end
+begin_generation(ARGV[1])
+local period = math.floor(redis.call('TIME')[1] / VERSIONS_KEPT_S)
+local versions = base .. 'versions'
+local hashes = { versions, versions .. ':' .. period, versions .. ':' .. (period - 1) }
+
+local function is_newer(version, group)
+  for _, key in ipairs(hashes) do
+    local last = redis.call('HGET', key, group)
+    if last and tonumber(last) >= version then return false end
+  end
+  return true
+end
+
+local appended = 0
+for at = 4, #ARGV, 5 do
+  local group, version = ARGV[at + 1], ARGV[at + 2]
+  if is_newer(tonumber(version), group) then
+    redis.call('XADD', base .. ARGV[at], '*', 'k', ARGV[at + 3], 'c', ARGV[at + 4])
+    redis.call('HSET', versions, group, version)
+    appended = appended + 1
+  end
+end
+return { appended, writer ~= '' and redis.call('HINCRBY', base .. 'appends', writer, 1) or 0 }

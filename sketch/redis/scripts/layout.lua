@@ -1,0 +1,41 @@
+-- What a partition's keys stand for, and its new generation when that or the server is another.
+
+local steps = {}
+
+-- Begins another incarnation: copies are forgotten. Writes that are known stay pending.
+local function reset(lost)
+  uncacheable, saturated = lost and now + LEASE_US or 0, lost and now + longest or 0
+  registrations = now
+  call('UNLINK', COPIES, STALE, MEMBERS, COUNTS, BITS, VERSIONS, QUERIES)
+  call('SETBIT', BITS, FILTER_BITS - 1, 0)
+  call('HSET', META, 'run_id', run_id, 'incarnation', nonce, 'generation', 1,
+    'uncacheable', uncacheable, 'saturated', saturated, 'registrations', registrations)
+end
+
+-- Begins a partition that is of another run, or of none.
+steps.lost = function()
+  call('HDEL', META, 'layout', 'schema') -- the last one may be among what was lost
+  reset(claim ~= 'new')
+end
+
+steps.invalidate = function()
+  reset(true)
+  return 1
+end
+
+-- Returns what the keys of the partition stand for.
+steps.layout = function()
+  return call('HGET', META, 'layout') or ''
+end
+
+-- Arguments: layout before; after; '1': reset; schema that registrations have to name. Where no
+-- layout is known, copies may rest on any. Returns 0 if the layout before is another one.
+steps.adopt = function(first)
+  local before = ARGV[first]
+  if before ~= steps.layout() then return 0 end
+  if ARGV[first + 2] == '1' or (before == '' and call('EXISTS', COPIES) == 1) then reset(true) end
+  call('HSET', META, 'layout', ARGV[first + 1], 'schema', ARGV[first + 3])
+  return 1
+end
+
+return steps
