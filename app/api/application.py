@@ -15,8 +15,8 @@ from app.http.framework import answer_problems
 from app.http.message import Receive, Request, Scope, Send, request_id
 from app.http.problems import HttpError
 from app.http.reference import serve_reference
-from app.security.authorisation import refusal
 from app.security.data_port import RequestAuthoriser
+from mediator.access.authorisation import refusal
 from mediator.access.decision import Decision
 from mediator.access.model import Scope as Permission
 from mediator.base.errors import MediatorError

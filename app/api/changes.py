@@ -10,7 +10,6 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from app.api.former_owners import require_open, was_made_after
 from app.api.models.changes import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
@@ -18,7 +17,8 @@ from app.api.routed_request import RoutedRequest
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
 from app.http.validation import parse_parameters
-from app.security.authorisation import Access
+from mediator.access.authorisation import Access
+from mediator.access.former_owners import was_made_after
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.changes.feed import Event, PositionGone
@@ -98,8 +98,7 @@ class Changes:
         # The feed tells what was, and not only what is: that a class is public is not enough.
         routed.access.require(Scope.READ, routed.database, parameters.class_name, by_anybody=False)
         for name in self._classes_of(routed, parameters.class_name):
-            routed.access.require_all(routed.database, name)
-            require_open(routed.access, routed.database, name)
+            routed.access.require_changes(routed.database, name)
         subscriptions = self._subscriptions
         if subscriptions is None:
             detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."

@@ -24,7 +24,7 @@ from app.http.message import Headers, Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
-from mediator.access.metered import Transact
+from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
 from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.offload import offload

@@ -233,7 +233,7 @@ async def _secure(
     if access is None:
         return None
     count = mediator.count_objects
-    security = Security(access, mediator.tenancy.book, SystemClock(), count, observe)
+    security = Security(access, mediator.tenancy.cache, SystemClock(), count, observe)
     await security.start()
     return security
 
