@@ -9,7 +9,6 @@ from typing import TypeAlias
 from app.admin.api.health import Refresh
 from app.admin.lifecycle import Lifecycle
 from app.coherence.caches import Caches
-from app.coherence.class_lifecycle import Beginnings
 from app.http.message import Receive, Scope, Send
 from app.security.security import Security
 from app.telemetry.recent_events import RecentEvents
@@ -29,7 +28,6 @@ class AdminContext:
 
     Attributes:
         views: What keeps views up.
-        beginnings: Tells the sketch of new classes; None: there is no sketch.
         probes: Carries out staleness probes.
         caches: What keeps caches coherent; None: there is no sketch.
         lifecycle: Whether the process has started, and whether it drains.
@@ -43,7 +41,6 @@ class AdminContext:
     """
 
     views: ViewService | None = None
-    beginnings: Beginnings | None = None
     probes: StalenessProbes | None = None
     caches: Caches | None = None
     lifecycle: Lifecycle = field(default_factory=Lifecycle)

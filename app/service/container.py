@@ -43,7 +43,6 @@ from mediator.base.periodic_tasks import Scheduler
 from mediator.catalogue.presence import NotAlone
 from mediator.coordination.feed import Retention
 from mediator.embedded.port import Endpoint, Kind
-from mediator.model.guard import NullGuard, WriteGuard
 from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
 from mediator.service import Mediator, MediatorOptions
@@ -156,9 +155,15 @@ def _caches(
 def _mediator(
     settings: MediatorSettings, caches: Caches | None, observers: Sequence[Observer]
 ) -> Mediator:
-    guard = caches.guard if caches else NullGuard()
-    alone = caches is not None and caches.alone
-    return Mediator(_options(settings, guard, alone=alone), make_store, observers)
+    options = _coherent(_options(settings, alone=caches is not None and caches.alone), caches)
+    return Mediator(options, make_store, observers)
+
+
+def _coherent(options: MediatorOptions, caches: Caches | None) -> MediatorOptions:
+    """Return options of a mediator that keeps caches coherent, whatever it writes or changes."""
+    if caches is None:
+        return options
+    return replace(options, guard=caches.guard, decorate_control=caches.coherent)
 
 
 def _keep_coherent(caches: Caches | None, mediator: Mediator, telemetry: Telemetry) -> None:
@@ -179,7 +184,6 @@ def _admin_context(
     """Return what the admin application needs beside the control plane."""
     return AdminContext(
         views=mediator.views,
-        beginnings=caches.beginnings(mediator.secret) if caches else None,
         probes=probes,
         caches=caches,
         refresh=refresh,
@@ -249,8 +253,8 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
     if caching.sketch == "memory":
         raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
     caches = make_caches(caching, _revealed(settings.coordination_url))
-    guard = caches.guard if caches else NullGuard()
-    mediator = Mediator(_options(settings, guard, alone=False), make_store, [log_observation])
+    options = _coherent(_options(settings, alone=False), caches)
+    mediator = Mediator(options, make_store, [log_observation])
     async with AsyncExitStack() as rest:
         if caches is not None:
             rest.push_async_callback(caches.close)
@@ -271,7 +275,7 @@ async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
         Conflict: The catalogue is of another version.
         Unavailable: The catalogue does not answer.
     """
-    options = replace(_options(settings, NullGuard(), alone=False), migrate=False)
+    options = replace(_options(settings, alone=False), migrate=False)
     mediator = Mediator(options, make_store, [log_observation])
     try:
         await mediator.open()
@@ -318,7 +322,7 @@ async def _start(mediator: Mediator, caching: CacheSettings | None) -> None:
         ) from error
 
 
-def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> MediatorOptions:
+def _options(settings: MediatorSettings, *, alone: bool) -> MediatorOptions:
     if settings.catalogue_url is None:
         raise MissingSetting(
             "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
@@ -333,7 +337,6 @@ def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> M
         proposal_dwell_s=settings.proposal_dwell_s,
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
-        guard=guard,
         energy=settings.energy.stated() if settings.energy else Energy(),
         alone=alone,
         relaying="elsewhere" if _has_relay_process(settings) else "here",

@@ -84,7 +84,7 @@ class CacheMetrics:
         timer = self._ttl_timers.get(event.partition)
         if timer is None:
             timer = self._ttl_timers[event.partition] = self._ttls.labels(*event.partition)
-        timer.observe(event.life_s)
+        timer.observe(event.ttl_s)
 
     def _results_changed(self, event: ResultsChanged) -> None:
         self._results.labels(*event.partition).inc(event.changed)

@@ -32,7 +32,6 @@ async def admin(
     """A client of the admin API, and the classes that its sketch was told of."""
     caches = make_caches(CacheSettings(sketch="redis"), redis_config.url)
     assert caches is not None
-    beginnings = caches.beginnings(mediator.mediator.secret)
     announced: list[str] = []
     create = caches.sketch.create
 
@@ -41,8 +40,8 @@ async def admin(
         await create(partition)
 
     caches.sketch.create = noted  # type: ignore[method-assign]  # told of, and done
-    parts = AdminContext(beginnings=beginnings, caches=caches)
-    app = create_admin_app(mediator.mediator.control, CollectorRegistry(), parts)
+    control = caches.coherent(mediator.mediator.control, mediator.mediator.secret)
+    app = create_admin_app(control, CollectorRegistry(), AdminContext(caches=caches))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as client:
         yield client, announced

@@ -12,6 +12,7 @@ from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.coherence.overview import measured_false_positives
 from app.telemetry.metrics import Metrics
+from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
 from sketch.filter.sizing import false_positive_rate
 from sketch.protocol.port import SketchLimits, Snapshot
@@ -109,7 +110,7 @@ async def test_the_route_describes_every_class(paper: Paper) -> None:
     assert articles["pending"] == {"writes": 0, "oldest_s": None, "first_lease_ends_in_s": None}
     assert articles["revalidate_all_for_s"] == 0
     assert articles["bytes"] > 1_000
-    token = await paper.caches.guard.begin(paper.database, [f"articles/{id_}#text"])
+    token = await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "text")])
     pending = (await overview(paper)).json()["items"][0]["pending"]
     assert pending["writes"] == 1
     assert 0 <= pending["oldest_s"] <= 30.0 - pending["first_lease_ends_in_s"] + 0.001
