@@ -51,7 +51,7 @@ async def begin(request: Request) -> Response:
         "count": _number(form.get("count")),
         "rate": _number(form.get("rate")),
     }
-    await probes.begin(read_request(probe, probes.limits))
+    await probes.start(read_request(probe, probes.limits))
     return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
 
 
