@@ -1,7 +1,7 @@
-"""The worked example of an estimator: a copy lives for a share of its record's age.
+"""The worked example of a TTL estimator: the TTL is a share of the record's age.
 
-What was written long ago is taken to stay for long; what was written just now is likely to be
-written again (docs/add-estimator.md). All it needs are the times of the last writes.
+A record that was written long ago is likely to stay; one that was written just now is likely to be
+written again (docs/add-estimator.md). The estimator needs the times of the last writes only.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _KEYS: Final = 10_000
 
 
 class ByAge(Static):
-    """Gives answers a share of the age of the youngest record in them.
+    """Estimates the TTL of a response by the age of the youngest record in it.
 
-    It tells other replicas nothing, and hears nothing of them: each goes by what it sees. A record
-    that it has not seen written is as old as what it knows of it.
+    Replicas exchange nothing: each estimates by what it sees. A record whose write it has not seen
+    counts from its first miss.
 
     Args:
         share: Which share, above 0.
-        keys: Records that are remembered at most, in all classes; those seen longest ago are
-            forgotten.
+        keys: Records that are remembered at most, in all classes; the least recently seen are
+            evicted.
     """
 
     def __init__(self, share: float = 0.5, keys: int = _KEYS) -> None:
@@ -37,7 +37,7 @@ class ByAge(Static):
         self._since_s: OrderedDict[tuple[Partition, str], float] = OrderedDict()
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
-        """Return the life: nothing for what was never seen before."""
+        """Return the TTL; 0 for records that were never seen before."""
         since_s = (self._since_s.get((partition, key), now_s) for key in keys)
         return self._share * (now_s - max(since_s, default=now_s))
 

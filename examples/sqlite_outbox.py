@@ -1,7 +1,7 @@
-"""The outbox of the example: what a write did to each group, as rows beside the records.
+"""The outbox of the example: the change of each group, as rows beside the records.
 
-A row is written in the transaction of its write, and writers shut one another out, so numbers of
-rows rise in the order in which writes took effect: the log needs no other order.
+A row is written in the transaction of its write, and writers lock one another out, so the numbers
+of rows rise in the order in which writes took effect: the log needs no other order.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from examples.kept_record import KeptRecord
+from examples.stored_record import StoredRecord
 from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.tagged import dump, load
 from mediator.schema.types import Values
 from mediator.stores.images import image_of
 from mediator.stores.port import Fragment, FragmentOf, LogEntry, Write, WriteKind
 
-__all__ = ["OUTBOX", "Row", "logged", "position_of", "rows_of"]
+__all__ = ["OUTBOX", "Row", "log_entry", "position_of", "rows_of"]
 
 OUTBOX: Final = """
 CREATE TABLE IF NOT EXISTS outbox (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, time_us INTEGER, told BLOB
+    number INTEGER PRIMARY KEY AUTOINCREMENT, time_us INTEGER, entry BLOB
 )
 """
 _DIGITS: Final = 20
 
 
 class Row(NamedTuple):
-    """An entry: when, and what, as JSON."""
+    """An entry of the outbox: its time, and its change as JSON."""
 
     time_us: int
-    told: bytes
+    entry: bytes
 
 
 def position_of(number: int) -> str:
@@ -40,23 +40,23 @@ def position_of(number: int) -> str:
     return f"{number:0{_DIGITS}}"
 
 
-def rows_of(call: Write, before: KeptRecord, after: KeptRecord, time_us: int) -> Iterator[Row]:
-    """Tell a write that took effect: one entry for each group that got a version."""
+def rows_of(call: Write, before: StoredRecord, after: StoredRecord, time_us: int) -> Iterator[Row]:
+    """Yield the entries of a write that took effect: one for each group with a new version."""
     fragment = call.fragment
     for group in call.groups:
         touched = _touched(call, group)
-        told = (
+        entry = (
             (fragment.database_id, fragment.class_name, call.id, group, call.operation),
             (call.kind.name.lower(), after.versions[group]),
             _image(before, touched),
             _image(after, touched),
         )
-        yield Row(time_us, orjson.dumps(told))
+        yield Row(time_us, orjson.dumps(entry))
 
 
-def logged(number: int, time_us: int, told: bytes, fragment_of: FragmentOf) -> LogEntry:
-    """Read an entry, by the schema of today; a class that is gone is not told."""
-    (database_id, class_name, id_, group, operation), (kind, version), *images = orjson.loads(told)
+def log_entry(number: int, time_us: int, entry: bytes, fragment_of: FragmentOf) -> LogEntry:
+    """Decode an entry by the present schema; None as the change of a dropped class."""
+    (database_id, class_name, id_, group, operation), (kind, version), *images = orjson.loads(entry)
     fragment = fragment_of(database_id, class_name)
     if fragment is None:
         return LogEntry(position_of(number), None)
@@ -76,12 +76,14 @@ def _touched(call: Write, group: str) -> list[str]:
     return [name for name in names if name in written]
 
 
-def _image(record: KeptRecord, touched: list[str]) -> Any:
-    if not record.there:
+def _image(record: StoredRecord, touched: list[str]) -> Any:
+    if not record.is_live:
         return None
     values: Values = {name: record.values[name] for name in touched if name in record.values}
     return {name: dump(value) for name, value in values.items()}
 
 
 def _shown(fragment: Fragment, image: Any) -> dict[str, Any] | None:
-    return None if image is None else image_of(fragment, image.items(), lambda _, kept: load(kept))
+    return (
+        None if image is None else image_of(fragment, image.items(), lambda _, stored: load(stored))
+    )

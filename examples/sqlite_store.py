@@ -1,7 +1,7 @@
 """The worked example of a store: SQLite, in a file or in memory (docs/add-store.md).
 
-SQLite keeps a record as JSON. What a write does to it is worked out here (`kept_record`) in one
-transaction that lets no other writer in, so each write is atomic, also between processes. Of the
+SQLite stores a record as JSON. A write is applied here (`stored_record`), in one transaction that
+locks out other writers, so each write is atomic, also between processes. Of the
 optional protocols it has one, the outbox (`sqlite_outbox`), so that the change feed is complete.
 """
 
@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from examples.kept_record import KeptRecord, write_to
-from examples.sqlite_outbox import OUTBOX, logged, position_of, rows_of
+from examples.sqlite_outbox import OUTBOX, log_entry, position_of, rows_of
+from examples.stored_record import StoredRecord, apply_write
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.tagged import dump, load
 from mediator.schema.types import FieldType
@@ -47,19 +47,21 @@ T = TypeVar("T")
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS records (
-    class TEXT, id TEXT, there INTEGER, kept BLOB, PRIMARY KEY (class, id)
+    class TEXT, id TEXT, is_live INTEGER, content BLOB, PRIMARY KEY (class, id)
 ) WITHOUT ROWID
 """
 _PAGE: Final = """
-SELECT id, kept FROM records WHERE class = ? AND id > ? AND there ORDER BY id LIMIT ?
+SELECT id, content FROM records WHERE class = ? AND id > ? AND is_live ORDER BY id LIMIT ?
 """
-_TELL: Final = "INSERT INTO outbox (time_us, told) VALUES (?, ?)"
-_TOLD: Final = "SELECT number, time_us, told FROM outbox WHERE number > ? ORDER BY number LIMIT ?"
-_KEEP: Final = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)"
+_APPEND: Final = "INSERT INTO outbox (time_us, entry) VALUES (?, ?)"
+_ENTRIES: Final = (
+    "SELECT number, time_us, entry FROM outbox WHERE number > ? ORDER BY number LIMIT ?"
+)
+_STORE: Final = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)"
 
 
 class SqliteStore:
-    """SQLite behind the port.
+    """SQLite as a `Store`.
 
     Args:
         config: `url` is ``sqlite:///path/to/file``, or ``sqlite://`` for one in memory.
@@ -67,8 +69,8 @@ class SqliteStore:
 
     def __init__(self, config: SystemConfig) -> None:
         self.config = config
-        # One thread has the connection: calls take their turns there, and one that nobody waits
-        # for any more is finished all the same.
+        # One thread has the connection: calls run there one after the other, and a call whose
+        # caller was cancelled is finished all the same.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{config.name}")
         self._opened: sqlite3.Connection | None = None
 
@@ -83,24 +85,24 @@ class SqliteStore:
         self._thread.shutdown()
 
     async def ping(self) -> None:
-        """Ask for nothing."""
+        """Run an empty query."""
         await self._run(lambda: self._connection.execute("SELECT 1"))
 
     async def time_us(self) -> int:
-        """Tell the time that versions are made of."""
+        """Return the clock that versions are taken from."""
         return _now_us()
 
     async def facts(self) -> ServerFacts:
-        """Say what is known: a file is synchronised with the disk at each commit."""
+        """Return what a crash may lose: a file is synchronised with the disk at each commit."""
         durability = 0.0 if self._path else None
         return ServerFacts("SQLite", sqlite3.sqlite_version, durability, replicas=0)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Say yes: operators are applied by the reference itself."""
+        """Return True where it applies: the reference itself applies operators."""
         return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        """Do nothing: records are kept whole, whatever fields there are."""
+        """Do nothing: records are stored whole, whatever their fields."""
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove all records of the class."""
@@ -114,8 +116,8 @@ class SqliteStore:
         """Read records."""
 
         def shown(call: Read) -> Record | None:
-            record = self._kept(call.fragment, call.id)
-            return record.shown(call.id, call.fields) if record.there else None
+            record = self._stored(call.fragment, call.id)
+            return record.shown(call.id, call.fields) if record.is_live else None
 
         return await self._run(lambda: [shown(call) for call in calls])
 
@@ -125,15 +127,15 @@ class SqliteStore:
         def write(call: Write) -> WriteResult:
             with self._changing(call.fragment, call.id) as record:
                 before, clock_us = copy(record), _now_us()
-                result = write_to(record, call, token, clock_us)
+                result = apply_write(record, call, token, clock_us)
                 if result.status is Status.APPLIED:
-                    self._connection.executemany(_TELL, rows_of(call, before, record, clock_us))
+                    self._connection.executemany(_APPEND, rows_of(call, before, record, clock_us))
                 return result
 
         return await self._run(lambda: [write(call) for call in calls])
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
-        """Note the token with the record."""
+        """Store the token with the record."""
 
         def fence() -> dict[str, int]:
             with self._changing(fragment, id_) as record:
@@ -146,7 +148,7 @@ class SqliteStore:
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
         """Return what is remembered with the record."""
-        record = await self._run(lambda: self._kept(fragment, id_))
+        record = await self._run(lambda: self._stored(fragment, id_))
         return record.remembered.get(operation)
 
     async def scan(
@@ -156,14 +158,14 @@ class SqliteStore:
         limit: int,
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
-        """Read a page; SQLite compares text by its UTF-8 bytes, as the port asks."""
+        """Read a page; SQLite compares text by its UTF-8 bytes, as the port requires."""
         page = (_class(fragment), after or "", limit)
         rows = await self._run(lambda: self._connection.execute(_PAGE, page).fetchall())
-        return [_loaded(kept).shown(id_, fields) for id_, kept in rows]
+        return [_decoded(content).shown(id_, fields) for id_, content in rows]
 
     async def count(self, fragment: Fragment) -> int:
-        """Count the records that are there."""
-        query = "SELECT count(*) FROM records WHERE class = ? AND there"
+        """Count the live records."""
+        query = "SELECT count(*) FROM records WHERE class = ? AND is_live"
         [number] = await self._run(
             lambda: self._connection.execute(query, (_class(fragment),)).fetchone()
         )
@@ -180,10 +182,10 @@ class SqliteStore:
         limit: int,
         fragment_of: FragmentOf,
     ) -> list[LogEntry]:
-        """Read entries; none can still appear before one that is there."""
+        """Read entries; none can still appear before one that is visible."""
         page = (int(after or 0), limit)
-        rows = await self._run(lambda: self._connection.execute(_TOLD, page).fetchall())
-        return [logged(number, at_us, told, fragment_of) for number, at_us, told in rows]
+        rows = await self._run(lambda: self._connection.execute(_ENTRIES, page).fetchall())
+        return [log_entry(number, time_us, entry, fragment_of) for number, time_us, entry in rows]
 
     async def oldest(self, log: str) -> str | None:  # noqa: ARG002 - the port: there is one
         """Return the position of the first entry that is still there."""
@@ -217,20 +219,20 @@ class SqliteStore:
         self._opened.execute(_SCHEMA)
         self._opened.execute(OUTBOX)
 
-    def _kept(self, fragment: Fragment, id_: str) -> KeptRecord:
-        query = "SELECT kept FROM records WHERE class = ? AND id = ?"
+    def _stored(self, fragment: Fragment, id_: str) -> StoredRecord:
+        query = "SELECT content FROM records WHERE class = ? AND id = ?"
         row = self._connection.execute(query, (_class(fragment), id_)).fetchone()
-        return _loaded(row[0]) if row else KeptRecord()
+        return _decoded(row[0]) if row else StoredRecord()
 
     @contextmanager
-    def _changing(self, fragment: Fragment, id_: str) -> Iterator[KeptRecord]:
-        """Give a record to be changed, and keep it; IMMEDIATE shuts out all other writers."""
+    def _changing(self, fragment: Fragment, id_: str) -> Iterator[StoredRecord]:
+        """Yield a record to be changed, and store it; IMMEDIATE locks out all other writers."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            record = self._kept(fragment, id_)
+            record = self._stored(fragment, id_)
             yield record
-            row = (_class(fragment), id_, record.there, _dumped(record))
-            self._connection.execute(_KEEP, row)
+            row = (_class(fragment), id_, record.is_live, _encoded(record))
+            self._connection.execute(_STORE, row)
         except BaseException:
             self._connection.execute("ROLLBACK")
             raise
@@ -243,49 +245,57 @@ class SqliteStore:
             raise self._failure(error) from None
 
     def _failure(self, error: Exception) -> StoreError:
-        """Say it in the port's words; texts of SQLite may quote what was sent."""
+        """Return the error of the port; texts of SQLite may quote what was sent."""
         name = getattr(error, "sqlite_errorname", type(error).__name__)
-        told = f"{self.config.name}: {name}"
+        text = f"{self.config.name}: {name}"
         match name:
             case "SQLITE_BUSY":
-                return StoreBusy(told)
+                return StoreBusy(text)
             case "SQLITE_FULL" | "SQLITE_READONLY" | "SQLITE_TOOBIG":
-                return StoreRefused(told)
-        return StoreUnavailable(told)
+                return StoreRefused(text)
+        return StoreUnavailable(text)
 
 
 def _class(fragment: Fragment) -> str:
     return f"{fragment.database}/{fragment.stored_as}"
 
 
-def _dumped(record: KeptRecord) -> bytes:
+def _encoded(record: StoredRecord) -> bytes:
     remembered = {
-        operation: (recalled.fingerprint, _told(recalled.result))
+        operation: (recalled.fingerprint, _encoded_result(recalled.result))
         for operation, recalled in record.remembered.items()
     }
     values, fenced = dump(record.values), sorted(record.fenced)
     versions = record.versions
     return orjson.dumps(
-        (record.there, record.creation_version, versions, values, remembered, fenced, record.intent)
+        (
+            record.is_live,
+            record.creation_version,
+            versions,
+            values,
+            remembered,
+            fenced,
+            record.intent,
+        )
     )
 
 
-def _loaded(kept: bytes) -> KeptRecord:
-    there, creation_version, versions, values, remembered, fenced, intent = orjson.loads(kept)
+def _decoded(content: bytes) -> StoredRecord:
+    is_live, creation_version, versions, values, remembered, fenced, intent = orjson.loads(content)
     known = {
-        operation: RememberedOperation(fingerprint, _retold(result))
+        operation: RememberedOperation(fingerprint, _decoded_result(result))
         for operation, (fingerprint, result) in remembered.items()
     }
     data: Any = load(values)
-    return KeptRecord(there, creation_version, versions, data, known, set(fenced), intent)
+    return StoredRecord(is_live, creation_version, versions, data, known, set(fenced), intent)
 
 
-def _told(result: WriteResult) -> Any:
+def _encoded_result(result: WriteResult) -> Any:
     return result.created, result.creation_version, result.versions, dump(dict(result.values))
 
 
-def _retold(told: Any) -> WriteResult:
-    created, creation_version, versions, values = told
+def _decoded_result(encoded: Any) -> WriteResult:
+    created, creation_version, versions, values = encoded
     returned: Any = load(values)
     return WriteResult(Status.APPLIED, created, creation_version, versions, returned)
 

@@ -22,7 +22,7 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.operators import FIELD_OF
-from mediator.operations.patch import Compute, FieldChanges, json_patch, merge_patch
+from mediator.operations.patch import Compute, FieldChanges, parse_json_patch, parse_merge_patch
 
 __all__ = [
     "Builder",
@@ -120,7 +120,7 @@ def build_merge_patch(target: WriteTarget, body: Any) -> PlannedOperation:
     """Apply a merge patch (RFC 7396): an update if it can be one, else a revision."""
     resource = target.resource
     body = _without_id(body, target)
-    parts = merge_patch(resource.schema, resource.codec, body, target.pointer)
+    parts = parse_merge_patch(resource.schema, resource.codec, body, target.pointer)
     if isinstance(parts, FieldChanges):
         return _update(target, parts)
     return _revise(target, parts, tuple(body))
@@ -128,7 +128,7 @@ def build_merge_patch(target: WriteTarget, body: Any) -> PlannedOperation:
 
 def build_json_patch(target: WriteTarget, body: Any) -> PlannedOperation:
     """Apply a JSON Patch (RFC 6902): always a revision."""
-    return _revise(target, json_patch(body, target.pointer), _patched(body))
+    return _revise(target, parse_json_patch(body, target.pointer), _patched(body))
 
 
 def _head(target: WriteTarget) -> tuple[str, str, str, str, Condition, str | None]:

@@ -34,10 +34,10 @@ class TelemetrySettings(BaseSettings):
         3.0, gt=0, le=60, description="Seconds that the receiver has for one answer."
     )
     trace_ratio: float = Field(
-        0.0,
+        0.05,
         ge=0,
         le=1,
-        description="Part of the requests that are traced, of those whose callers do not decide.",
+        description="Share of the requests that are traced, of those whose callers do not decide.",
     )
 
     @property

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import orjson
+from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
-from app.telemetry.context import under_way
 from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
@@ -50,17 +50,17 @@ LOGGED: Final[frozenset[type[Any]]] = frozenset(get_args(Observation)) - _UNLOGG
 _log = logging.getLogger("portolan")
 
 
-def log_observation(told: Observation) -> None:
-    """Write what operators want to read; what happens all the time is left to the metrics."""
-    if told.__class__ in _UNLOGGED:
+def log_observation(event: Observation) -> None:
+    """Write what operators want to read; frequent events are left to the metrics."""
+    if event.__class__ in _UNLOGGED:
         return
-    match told:
+    match event:
         case CircuitChanged(open=True) | ViolationDetected() | FeedFellBack():
-            _log.warning("%s", told)
+            _log.warning("%s", event)
         case FeedGapFound():
-            _log.error("%s", told)
+            _log.error("%s", event)
         case _:
-            _log.info("%s", told)
+            _log.info("%s", event)
 
 
 def start_logging(form: LogFormat | None = None) -> LogFormat:
@@ -90,15 +90,15 @@ class JsonLines(logging.Formatter):
             "timestamp": at,
             "level": record.levelname.lower(),
             "logger": record.name,
-            **_told(record),
-            **_traced(),
+            **_message(record),
+            **_trace_ids(),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)[-_LONGEST:]
         return orjson.dumps(line, default=str).decode()
 
 
-def _told(record: logging.LogRecord) -> Mapping[str, Any]:
+def _message(record: logging.LogRecord) -> Mapping[str, Any]:
     event = _event_of(record)
     if event is None:
         return {"message": record.getMessage()[:_LONGEST]}
@@ -118,8 +118,8 @@ def _bounded(value: Any) -> Any:
     return value[:_LONGEST] if isinstance(value, str) else value
 
 
-def _traced() -> Mapping[str, str]:
-    trace = under_way.get()
-    if trace is None:
+def _trace_ids() -> Mapping[str, str]:
+    span = get_current_span().get_span_context()
+    if not span.is_valid:
         return {}
-    return {"trace_id": trace.trace_hex, "span_id": trace.span_hex}
+    return {"trace_id": format_trace_id(span.trace_id), "span_id": format_span_id(span.span_id)}

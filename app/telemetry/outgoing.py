@@ -1,10 +1,10 @@
-"""Requests of ours to caches, traced: the callee is told of the trace that they are part of."""
+"""The transport of our own requests to caches, with a span and a `traceparent` for each."""
 
 from __future__ import annotations
 
 import httpx
 
-from app.telemetry.traces import Traces
+from app.telemetry.traces import W3C, Traces
 
 __all__ = ["TracedTransport"]
 
@@ -31,26 +31,18 @@ class TracedTransport(httpx.AsyncBaseTransport):
         }
         if request.url.port is not None:
             attributes["server.port"] = request.url.port
-        failure: httpx.TransportError | None = None
-        with self._traces.call(request.method, attributes) as fields:
-            request.headers.update(fields)
+        with self._traces.outgoing(request.method, attributes):
+            W3C.inject(request.headers)
             try:
                 response = await self._inner.handle_async_request(request)
             except httpx.TransportError as error:
                 attributes["error.type"] = type(error).__name__
-                failure = error
-            else:
-                _note(attributes, response.status_code)
-        if failure is not None:
-            raise failure
-        return response
+                raise
+            attributes["http.response.status_code"] = response.status_code
+            if response.is_error:
+                attributes["error.type"] = str(response.status_code)
+            return response
 
     async def aclose(self) -> None:
         """Release every connection."""
         await self._inner.aclose()
-
-
-def _note(attributes: dict[str, str | int], status: int) -> None:
-    attributes["http.response.status_code"] = status
-    if httpx.codes.is_error(status):
-        attributes["error.type"] = str(status)

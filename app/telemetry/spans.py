@@ -1,35 +1,94 @@
-"""Work that is done, as plain values: what the service hands to the process that sends spans.
-
-Only what differs from one request to the next is told, and that as JSON takes it: to make spans of
-it is the other process's part (`encoding.py`).
-"""
+"""A span as plain values: what the service hands to the process that exports spans."""
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-__all__ = ["Call", "Done", "Ended", "Location", "Outgoing", "Request"]
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+    format_span_id,
+    format_trace_id,
+)
 
-Location: TypeAlias = tuple[int, int, str, int, int, bool, int, int]
-"""Where and when: both halves of the trace's id (JSON knows no 128 bits), the trace's state, the
-span's id, that of its parent (0: none), whether the parent is remote, beginning and end (ns)."""
+__all__ = ["MakeSpans", "SpanRecord", "readable_span", "record_span"]
 
-Call: TypeAlias = tuple[int, float, str, str, str, str, str, int, str]
-"""A store call: its end (ns), its seconds, the kind of system, the system, the database, the class,
-the operation, how many were sent together, and how it failed (empty: it did not)."""
-
-Request: TypeAlias = tuple[Location, tuple[str, str, int, str, int], list[Call]]
-"""A request that was answered: method, route, status, scheme, and calls that were left out."""
-
-Outgoing: TypeAlias = tuple[Location, str, dict[str, str | int], bool]
-"""A call of ours to somebody else: its name, its attributes, and whether it failed."""
-
-Done: TypeAlias = Request | Outgoing
-"""What is handed over; by its length it is seen which it is."""
+_SCOPE = InstrumentationScope("portolan")
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-class Ended(Protocol):
-    """Something that was done, and is put into plain values when there is time for it."""
+@dataclass(frozen=True, slots=True)
+class SpanRecord:
+    """A span that has ended; ids are hexadecimal, as JSON knows no numbers of 128 bits."""
 
-    def plain(self) -> Done:
-        """Return it as plain values."""
+    name: str
+    kind: Literal["SERVER", "CLIENT"]
+    trace_id: str
+    span_id: str
+    trace_state: str
+    parent_id: str | None
+    parent_is_remote: bool
+    start_ns: int
+    end_ns: int
+    attributes: Mapping[str, str | int]
+    failed: bool
+
+
+MakeSpans: TypeAlias = Callable[[], list[SpanRecord]]
+"""Makes the spans of something that has ended."""
+
+
+def record_span(
+    name: str,
+    kind: Literal["SERVER", "CLIENT"],
+    context: SpanContext,
+    parent: SpanContext,
+    times_ns: tuple[int, int],
+    attributes: Mapping[str, str | int],
+    *,
+    failed: bool,
+) -> SpanRecord:
+    """Return a record of a span whose parent may be invalid, which is to have none."""
+    return SpanRecord(
+        name,
+        kind,
+        format_trace_id(context.trace_id),
+        format_span_id(context.span_id),
+        context.trace_state.to_header(),
+        format_span_id(parent.span_id) if parent.is_valid else None,
+        parent.is_remote,
+        *times_ns,
+        attributes,
+        failed,
+    )
+
+
+def readable_span(record: SpanRecord, resource: Resource) -> ReadableSpan:
+    """Return the span that the SDK exports."""
+    trace_id = int(record.trace_id, 16)
+    state = TraceState.from_header([record.trace_state])
+
+    def context(span_id: str, *, is_remote: bool) -> SpanContext:
+        return SpanContext(trace_id, int(span_id, 16), is_remote, _SAMPLED, state)
+
+    return ReadableSpan(
+        record.name,
+        context(record.span_id, is_remote=False),
+        (record.parent_id and context(record.parent_id, is_remote=record.parent_is_remote)) or None,
+        resource,
+        record.attributes,
+        kind=SpanKind[record.kind],
+        status=Status(StatusCode.ERROR if record.failed else StatusCode.UNSET),
+        start_time=record.start_ns,
+        end_time=record.end_ns,
+        instrumentation_scope=_SCOPE,
+    )

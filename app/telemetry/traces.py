@@ -1,154 +1,242 @@
-"""Traces of requests (W3C Trace Context), made from what is told of them.
+"""Spans of requests, of store calls within them, and of requests to caches (W3C Trace Context).
 
-A request comes in, and it is decided at once whether it is sampled: as its caller decided, or else
-by the ratio. What is told of store calls within it is kept, and when the request is told to be
-finished, all of it is handed on at once. Nothing else knows of tracing: what is told is told
-anyway, and which request it belongs to says the context of the task that tells it.
-
-Here is done only what has to be, for it comes on top of every request. Many of them are put into
-words at a time (`sending.py`), and another process makes spans of it (`encoding.py`).
+Nothing else knows of tracing: spans are made from the observations that metrics are made from, and
+the context of the task that observes says which request they belong to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from random import getrandbits
+from dataclasses import dataclass, field
+from random import random
 from time import time_ns
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.trace import SpanContext, get_current_span
+from opentelemetry.context import Context, attach, create_key, detach, get_value, set_value
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import (
+    INVALID_SPAN_CONTEXT,
+    NonRecordingSpan,
+    SpanContext,
+    TraceFlags,
+    get_current_span,
+    set_span_in_context,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from app.telemetry.context import Trace, under_way
-from app.telemetry.spans import Ended, Outgoing
-from app.telemetry.stores import UNKNOWN_KIND
+from app.http.message import Receive, Scope, Send
+from app.telemetry.spans import MakeSpans, SpanRecord, record_span
+from app.telemetry.stores import UNKNOWN_KIND, error_type
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
-__all__ = ["Traces", "caller_of"]
+__all__ = ["MOST_CALLS", "W3C", "Application", "Traces", "traced"]
 
-_W3C: Final = TraceContextTextMapPropagator()
-_HALF: Final = 2**64
+W3C: Final = TraceContextTextMapPropagator()
 
-Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
+MOST_CALLS: Final = 128
+"""Store calls of a request that get spans of their own; a batch may make thousands."""
+
+_FIRST_SERVER_ERROR: Final = 500
+_IDS: Final = RandomIdGenerator()
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_NO_TRACE: Final = Context()
+_REQUEST: Final = create_key("portolan-request")
+"""Where a context has the `_Request` that it is part of."""
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class _HeaderGetter(Getter[Headers]):
+    """Reads the header fields of an ASGI request."""
+
+    def get(self, carrier: Headers, key: str) -> list[str] | None:
+        """Return the values of a field; several `traceparent` are as good as none (section 3.2)."""
+        name = key.encode()
+        values = [value.decode("latin-1") for field, value in carrier if field == name]
+        return None if key == "traceparent" and len(values) > 1 else values or None
+
+    def keys(self, carrier: Headers) -> list[str]:
+        """Return the names of all fields."""
+        return [name.decode("latin-1") for name, _ in carrier]
+
+
+_GETTER: Final = _HeaderGetter()
 
 
 @dataclass(slots=True)
-class _Called:
-    """A call of ours that was answered, or failed."""
+class _Request:
+    """A sampled request."""
 
-    trace: Trace
-    name: str
-    attributes: dict[str, str | int]
+    context: SpanContext
+    parent: SpanContext
+    start_ns: int = field(default_factory=time_ns)
+    end_ns: int = 0
+    event: RequestFinished | None = None
+    calls: list[tuple[int, str, StoreCallFinished]] = field(default_factory=list)
+    left_out: int = 0
 
-    def plain(self) -> Outgoing:
-        """Return it as plain values."""
-        return self.trace.place(), self.name, self.attributes, "error.type" in self.attributes
+    def add_call(self, kind: str, event: StoreCallFinished) -> None:
+        """Keep a store call, which ends now, on a system of some kind."""
+        if len(self.calls) < MOST_CALLS:
+            self.calls.append((time_ns(), kind, event))
+        else:
+            self.left_out += 1
+
+    def spans(self) -> list[SpanRecord]:
+        """Return its span, after those of its calls."""
+        event = self.event
+        assert event is not None
+        attributes: dict[str, str | int] = {
+            "http.request.method": event.method,
+            "http.route": event.route,
+            "http.response.status_code": event.status,
+            "url.scheme": event.scheme,
+        }
+        if self.left_out:
+            attributes["portolan.store_calls.left_out"] = self.left_out
+        return [
+            *(_call_span(self.context, *call) for call in self.calls),
+            record_span(
+                f"{event.method} {event.route}",
+                "SERVER",
+                self.context,
+                self.parent,
+                (self.start_ns, self.end_ns),
+                attributes,
+                failed=event.status >= _FIRST_SERVER_ERROR,
+            ),
+        ]
+
+
+def _call_span(
+    request: SpanContext, end_ns: int, kind: str, event: StoreCallFinished
+) -> SpanRecord:
+    attributes: dict[str, str | int] = {
+        "db.system.name": kind,
+        "db.namespace": event.database,
+        "db.collection.name": event.class_name,
+        "db.operation.name": event.operation,
+        "portolan.system": event.system,
+    }
+    if event.count > 1:
+        attributes["db.operation.batch.size"] = event.count
+    error = error_type(event)
+    if error:
+        attributes["error.type"] = error
+    return record_span(
+        f"{event.operation} {event.class_name}",
+        "CLIENT",
+        _child_of(request),
+        request,
+        (end_ns - round(event.seconds * 1e9), end_ns),
+        attributes,
+        failed=bool(error),
+    )
+
+
+def _child_of(parent: SpanContext) -> SpanContext:
+    """Return a context in the trace of its parent; if that is invalid, in a sampled one."""
+    valid = parent.is_valid
+    return SpanContext(
+        parent.trace_id if valid else _IDS.generate_trace_id(),
+        _IDS.generate_span_id(),
+        is_remote=False,
+        trace_flags=parent.trace_flags if valid else _SAMPLED,
+        trace_state=parent.trace_state,
+    )
 
 
 class Traces:
-    """Makes traces; one for each process.
+    """Decides what is sampled, and makes the spans of it.
 
     Args:
-        ratio: Part of the requests that are sampled if their callers do not say.
-        hand_on: Takes what is done, and returns at once.
+        export: Takes what makes spans, and returns at once.
+        ratio: Share of the requests that are sampled, of those whose callers do not decide.
     """
 
-    def __init__(self, ratio: float, hand_on: Callable[[Ended], None]) -> None:
-        self._below = round(ratio * _HALF)
-        self._hand_on = hand_on
+    def __init__(self, export: Callable[[MakeSpans], None], ratio: float) -> None:
+        self._export = export
+        self._ratio = ratio
         self._kinds: dict[str, str] = {}
 
-    def begin(self, headers: Headers) -> Trace | None:
-        """Return the trace of a request; None: it has no caller that tells, and is not sampled."""
-        for name, _ in headers:
-            if name == b"traceparent":
-                caller = caller_of(headers)
-                return _within_caller(caller) if caller is not None else self._sample()
-        return self._sample()
+    def start_request(self, headers: Headers) -> None:
+        """Attach the context of a request to this task: it stays until the next one."""
+        attach(self._request_context(headers))
+
+    def _request_context(self, headers: Headers) -> Context:
+        caller = INVALID_SPAN_CONTEXT
+        if b"traceparent" in dict(headers):
+            caller = get_current_span(W3C.extract(headers, _NO_TRACE, _GETTER)).get_span_context()
+        # Most requests leave here, before anything is built for them.
+        if not caller.is_valid and not self._is_sampled():
+            return _NO_TRACE
+        own = _child_of(caller)
+        context = set_span_in_context(NonRecordingSpan(own), _NO_TRACE)
+        if not own.trace_flags.sampled:
+            return context
+        return set_value(_REQUEST, _Request(own, caller), context)
 
     @contextmanager
-    def call(self, name: str, attributes: dict[str, str | int]) -> Iterator[dict[str, str]]:
-        """Trace a call of ours, as part of what is under way, or else for itself.
+    def outgoing(self, name: str, attributes: dict[str, str | int]) -> Iterator[None]:
+        """Trace a request of ours: as part of the request under way, or else for itself.
 
         Args:
-            name: What the span is called.
-            attributes: Of the span; the block may add some, ``error.type`` if the call fails.
-
-        Yields:
-            The header fields that tell the callee.
+            name: The name of the span.
+            attributes: Of the span; the block may add some, ``error.type`` if it fails.
         """
-        around = under_way.get()
-        trace = _within(around) if around and not around.ended_ns else self._sample()
-        if trace is None:
-            yield {}
+        parent, request = get_current_span().get_span_context(), get_value(_REQUEST)
+        # A task may outlive the request that it was started by.
+        if isinstance(request, _Request) and request.end_ns:
+            parent = INVALID_SPAN_CONTEXT
+        if not parent.is_valid and not self._is_sampled():
+            yield
             return
-        with trace:
-            yield _fields_of(trace)
-        if trace.sampled:
-            self._hand_on(_Called(trace, name, attributes))
+        own, start_ns = _child_of(parent), time_ns()
+        token = attach(set_span_in_context(NonRecordingSpan(own)))
+        try:
+            yield
+        finally:
+            detach(token)
+            if own.trace_flags.sampled:
+                times_ns, failed = (start_ns, time_ns()), "error.type" in attributes
+                span = record_span(name, "CLIENT", own, parent, times_ns, attributes, failed=failed)
+                self._export(lambda: [span])
 
-    def _sample(self) -> Trace | None:
-        """Begin a trace of its own, for some."""
-        low = getrandbits(64)
-        if low >= self._below:
-            return None
-        high = getrandbits(64) or 1  # an id of zeros is none
-        return Trace(high, low, _span_id(), True, "", 0, False, time_ns())
+    def _is_sampled(self) -> bool:
+        return random() < self._ratio  # noqa: S311 - sampling needs no secret
 
-    def observe(self, told: Any) -> None:
-        """Take up what was told."""
-        kind = told.__class__
-        if kind is StoreCallFinished:
-            trace = under_way.get()
-            if trace is not None and trace.sampled and not trace.ended_ns:
-                trace.note(self._kinds.get(told.system, UNKNOWN_KIND), told)
-        elif kind is RequestFinished:
-            trace = under_way.get()
-            if trace is not None and trace.sampled and not trace.ended_ns:
-                trace.end(told)
-                self._hand_on(trace)
-        elif kind is SystemRegistered:
-            self._kinds[told.system] = told.kind
+    def observe(self, event: Any) -> None:
+        """Keep what is observed within a sampled request, and export that at its end."""
+        kind = event.__class__
+        if kind is SystemRegistered:
+            self._kinds[event.system] = event.kind
+        elif kind is StoreCallFinished or kind is RequestFinished:
+            request = get_value(_REQUEST)
+            if not isinstance(request, _Request) or request.end_ns:
+                return
+            if kind is StoreCallFinished:
+                request.add_call(self._kinds.get(event.system, UNKNOWN_KIND), event)
+            else:
+                request.event, request.end_ns = event, time_ns()
+                self._export(request.spans)
 
 
-def caller_of(headers: Headers) -> SpanContext | None:
-    """Return the span that the caller told of; None if there is none, or it is not valid.
+def traced(app: Application, traces: Traces | None) -> Application:
+    """Return an application whose requests are traced; without `traces`, `app` itself.
 
-    Several fields `traceparent` are as good as none (W3C Trace Context, section 3.2).
+    Each request is a task of its own, or comes after the one before it in the same task: so its
+    context is attached, and never detached. It ends when the request is observed to finish.
     """
-    parents = [value for name, value in headers if name == b"traceparent"]
-    if len(parents) != 1:
-        return None
-    states = [value for name, value in headers if name == b"tracestate"]
-    told = {
-        "traceparent": parents[0].decode("latin-1"),
-        "tracestate": b",".join(states).decode("latin-1"),
-    }
-    span = get_current_span(_W3C.extract(told)).get_span_context()
-    return span if span.is_valid else None
+    if traces is None:
+        return app
 
+    # No coroutine: it would be one more to be woken at every wait.
+    def answer(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http":
+            traces.start_request(scope["headers"])
+        return app(scope, receive, send)
 
-def _within_caller(caller: SpanContext) -> Trace:
-    high, low = divmod(caller.trace_id, _HALF)
-    state = caller.trace_state.to_header() if caller.trace_state else ""
-    sampled = caller.trace_flags.sampled
-    return Trace(high, low, _span_id(), sampled, state, caller.span_id, True, time_ns())
-
-
-def _within(around: Trace) -> Trace:
-    high, low, state = around.high, around.low, around.state
-    return Trace(high, low, _span_id(), around.sampled, state, around.span_id, False, time_ns())
-
-
-def _fields_of(trace: Trace) -> dict[str, str]:
-    flags = "01" if trace.sampled else "00"
-    fields = {"traceparent": f"00-{trace.trace_hex}-{trace.span_hex}-{flags}"}
-    if trace.state:
-        fields["tracestate"] = trace.state
-    return fields
-
-
-def _span_id() -> int:
-    return getrandbits(64) or 1
+    return answer

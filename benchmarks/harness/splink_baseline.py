@@ -11,7 +11,7 @@ from splink import Linker
 from splink.blocking_rule_library import CustomRule
 
 from spark_jobs.linkage.open.in_process.settings import settings
-from spark_jobs.linkage.open.in_process.training import fit_rule, fit_strangers
+from spark_jobs.linkage.open.in_process.training import fit_m, fit_u
 from spark_jobs.linkage.open.spec import OpenSpec
 
 __all__ = ["seconds"]
@@ -21,7 +21,7 @@ def seconds(table: Any, spec: OpenSpec, database: Any) -> float:
     """Train, predict and cluster, as its users do; how long that takes.
 
     Args:
-        table: What `in_process.tables.shown` shows, as the database takes it.
+        table: What `in_process.tables.comparison_columns` shows, as the database takes it.
         spec: Rules and comparisons of one table; the first rule is as good as certain.
         database: Splink's DuckDBAPI or SparkAPI.
     """
@@ -31,9 +31,9 @@ def seconds(table: Any, spec: OpenSpec, database: Any) -> float:
     linker = Linker(table, usual, database, set_up_basic_logging=False)
     certain = CustomRule("l.k0 = r.k0")
     linker.training.estimate_probability_two_random_records_match([certain], recall=0.8)
-    fit_strangers(linker, spec.seed)
+    fit_u(linker, spec.seed)
     for rule in range(2):
-        fit_rule(linker, spec, rule)
+        fit_m(linker, spec, rule)
     predicted = linker.inference.predict(threshold_match_probability=spec.threshold)
     clusters = linker.clustering.cluster_pairwise_predictions_at_threshold(
         predicted, threshold_match_probability=spec.threshold

@@ -1,10 +1,9 @@
 """Batches: many operations with one round trip for each system and direction.
 
 Operations on one object keep their order; operations on different objects need none. So a batch
-runs in waves: each wave takes, for every object, the longest run at the head of its queue that can
-travel in one call sequence (reads, or writes to one and the same record). Writes that concern
-several systems go through their phases together, one of each object. What else needs more than one
-call (revisions) travels alone.
+runs in rounds: each round takes, for every object, the longest run at the head of its queue that
+one call can carry (reads, or writes of the same record). Joint writes go through their phases
+together, one of each object. What else takes more than one call (read-modify-write) goes alone.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from mediator.base.errors import MediatorError, NotFound, Unavailable
+from mediator.base.results import result_or_error, results_or_raise
 from mediator.model.operations import (
     Delete,
     Get,
@@ -28,20 +28,21 @@ from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import outcome_of
 from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
 from mediator.operations.merge import merge_records
+from mediator.operations.torn_reads import TornReads
 from mediator.routing.fragments import Steps, plan_read
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, Read, Record, Write, WriteResult
+from mediator.stores.port import Fragment, Read, Record, WriteResult
 
-__all__ = ["run_batch"]
+__all__ = ["BatchExecution"]
 
 ALONE_AT_ONCE = 16
-"""How many operations that travel alone are under way at the same time."""
+"""How many operations that go alone are under way at the same time."""
 
 _Answer: TypeAlias = Outcome | MediatorError
 
 
-class Single(Protocol):
-    """What a batch needs of the plane that does single operations."""
+class SingleOperations(Protocol):
+    """What a batch needs of the plane that carries out single operations."""
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
         """Find where a class lives."""
@@ -50,26 +51,16 @@ class Single(Protocol):
     def joint(self) -> JointWrites:
         """What carries out writes over several systems."""
 
-    def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
+    def plan_single(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
         """Plan a write that one round trip can carry out; None if it takes more."""
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Carry out one write."""
 
-    async def resolve_torn(
-        self,
-        route: ClassRoute,
-        resource: Get,
-        outcomes: Sequence[Outcome | None],
-        *,
-        whole: bool = False,
-    ) -> list[Outcome | None]:
-        """Look at partial outcomes of one resource again; raises `Unavailable`."""
-
 
 @dataclass(slots=True)
 class _Planned:
-    """One operation of the batch, with its plan if it can travel with others."""
+    """One operation of the batch, with its plan if one call can carry it."""
 
     index: int
     operation: Operation
@@ -80,14 +71,14 @@ class _Planned:
 
     @property
     def lane(self) -> Fragment | str | None:
-        """Operations on one object may share a wave only if they are in the same lane."""
+        """Operations on one object may share a round only if they are in the same lane."""
         if self.reads:
             return "read"
         return self.steps.first.fragment if self.steps else None
 
 
 @dataclass(slots=True)
-class _Wave:
+class _Round:
     reads: list[_Planned] = field(default_factory=list)
     writes: list[_Planned] = field(default_factory=list)
     joint: list[_Planned] = field(default_factory=list)
@@ -104,142 +95,156 @@ class _Wave:
             self.alone.append(planned)
 
 
-async def run_batch(
-    plane: Single, calls: StoreCalls, operations: Sequence[Operation], *, whole: bool
-) -> list[_Answer]:
-    """Do all operations; each gets its outcome or its error, in the order of the batch.
+class BatchExecution:
+    """Carries out one batch."""
 
-    Args:
-        plane: Does single operations.
-        calls: Sends store calls.
-        operations: The operations.
-        whole: Reads resolve writes over several systems that they meet.
-    """
-    answers: dict[int, _Answer] = {}
-    queues: dict[tuple[str, str], deque[_Planned]] = {}
-    routes: dict[tuple[str, str], ClassRoute] = {}
-    for index, operation in enumerate(operations):
-        place = (operation.database, operation.class_name)
-        try:
-            if place not in routes:
-                routes[place] = await plane.route(*place)
-            planned = _plan(plane, routes[place], index, operation)
-        except MediatorError as error:
-            answers[index] = error
-        else:
+    def __init__(
+        self, plane: SingleOperations, calls: StoreCalls, torn_reads: TornReads, *, whole: bool
+    ) -> None:
+        self._plane = plane
+        self._calls = calls
+        self._torn_reads = torn_reads
+        self._whole = whole
+        self._answers: dict[int, _Answer] = {}
+        self._queues: dict[tuple[str, str], deque[_Planned]] = {}
+
+    async def run(self, operations: Sequence[Operation]) -> list[_Answer]:
+        """Carry out all operations; each gets its outcome or its error, in their order."""
+        await self._enqueue(operations)
+        while self._queues:
+            current = self._next_round()
+            if not (current.reads or current.joint or current.alone):
+                await self._write(current.writes)
+                continue
+            await asyncio.gather(
+                self._read(current.reads),
+                self._write(current.writes),
+                self._write_jointly(current.joint),
+                self._write_alone(current.alone),
+            )
+        return [self._answers[index] for index in range(len(operations))]
+
+    async def _enqueue(self, operations: Sequence[Operation]) -> None:
+        """Plan the operations, and put them into the queues of their objects."""
+        routes: dict[tuple[str, str], ClassRoute] = {}
+        for index, operation in enumerate(operations):
+            name = (operation.database, operation.class_name)
+            try:
+                if name not in routes:
+                    routes[name] = await self._plane.route(*name)
+                planned = self._plan(routes[name], index, operation)
+            except MediatorError as error:
+                self._answers[index] = error
+                continue
             key = (operation.class_name, operation.id)
-            if key in queues:
-                queues[key].append(planned)
+            if key in self._queues:
+                self._queues[key].append(planned)
             else:
-                queues[key] = deque((planned,))
-    while queues:
-        wave = _next_wave(queues)
-        if not (wave.reads or wave.joint or wave.alone):
-            await _write(plane, calls, wave.writes, answers)
-            continue
-        await asyncio.gather(
-            _read(plane, calls, wave.reads, answers, whole=whole),
-            _write(plane, calls, wave.writes, answers),
-            _jointly(plane, wave.joint, answers),
-            _alone(plane, wave.alone, answers),
-        )
-    return [answers[index] for index in range(len(operations))]
+                self._queues[key] = deque((planned,))
 
+    def _plan(self, route: ClassRoute, index: int, operation: Operation) -> _Planned:
+        if isinstance(operation, Get):
+            return _Planned(index, operation, route, reads=plan_read(route, operation))
+        if is_joint(route, operation):
+            return _Planned(index, operation, route, joint=True)
+        steps = None if _takes_more(route, operation) else self._plane.plan_single(route, operation)
+        return _Planned(index, operation, route, steps=steps)
 
-def _plan(plane: Single, route: ClassRoute, index: int, operation: Operation) -> _Planned:
-    if isinstance(operation, Get):
-        return _Planned(index, operation, route, reads=plan_read(route, operation))
-    if is_joint(route, operation):
-        return _Planned(index, operation, route, joint=True)
-    steps = None if _takes_more(route, operation) else plane.plan_simply(route, operation)
-    return _Planned(index, operation, route, steps=steps)
+    def _next_round(self) -> _Round:
+        current = _Round()
+        for key, queue in list(self._queues.items()):
+            planned = queue.popleft()
+            current.add(planned)
+            while queue and planned.lane is not None and queue[0].lane is planned.lane:
+                current.add(queue.popleft())
+            if not queue:
+                del self._queues[key]
+        return current
+
+    async def _read(self, planned: Sequence[_Planned]) -> None:
+        if not planned:
+            return
+        records = iter(await self._calls.read_each([call for p in planned for call in p.reads]))
+        torn: dict[tuple[ClassRoute, tuple[str, ...] | None], list[_Planned]] = {}
+        for p in planned:
+            answer = self._answers[p.index] = _merge(p, [next(records) for _ in p.reads])
+            if isinstance(answer, Outcome) and (answer.partial or (self._whole and answer.pending)):
+                assert isinstance(p.operation, Get)
+                torn.setdefault((p.route, p.operation.fields), []).append(p)
+        for same_resource in torn.values():
+            await self._resolve_torn(same_resource)
+
+    async def _resolve_torn(self, planned: Sequence[_Planned]) -> None:
+        """Read again what was torn, of objects of which the same was read."""
+        first = planned[0].operation
+        assert isinstance(first, Get)
+        torn = [one for p in planned if isinstance(one := self._answers[p.index], Outcome)]
+        try:
+            outcomes = await self._torn_reads.resolve(
+                planned[0].route, first, torn, whole=self._whole
+            )
+        except Unavailable as error:
+            self._answers.update(dict.fromkeys((p.index for p in planned), error))
+            return
+        for p, outcome in zip(planned, outcomes, strict=True):
+            self._answers[p.index] = outcome or _missing(p.operation)
+
+    async def _write(self, planned: Sequence[_Planned]) -> None:
+        if not planned:
+            return
+        writes = [p.steps.first for p in planned if p.steps]
+        results = await self._calls.write_each(writes)
+        for p, write, result in zip(planned, writes, results, strict=True):
+            if isinstance(result, WriteResult) and lacks_fragment(p.route, write, result):
+                await self._write_one(p)
+            else:
+                self._answers[p.index] = _answer(p, result)
+
+    async def _write_jointly(self, planned: Sequence[_Planned]) -> None:
+        if not planned:
+            return
+        operations = [(p.route, p.operation) for p in planned if not isinstance(p.operation, Get)]
+        answers = await self._plane.joint.write_each(operations)
+        for p, answer in zip(planned, answers, strict=True):
+            self._answers[p.index] = answer
+
+    async def _write_alone(self, planned: Sequence[_Planned]) -> None:
+        slots = asyncio.Semaphore(ALONE_AT_ONCE)
+
+        async def write(p: _Planned) -> None:
+            async with slots:
+                await self._write_one(p)
+
+        await asyncio.gather(*map(write, planned))
+
+    async def _write_one(self, planned: _Planned) -> None:
+        assert not isinstance(planned.operation, Get)
+        answer = await result_or_error(self._plane.write, planned.operation)
+        self._answers[planned.index] = answer
 
 
 def _takes_more(route: ClassRoute, operation: WriteOperation) -> bool:
-    """Whether a write takes more than its steps: a look at the object, or at its copy."""
+    """Whether a write takes more than its steps: a read of the object, or of its copy."""
     return isinstance(operation, ReadModifyWrite) or (
         isinstance(operation, Delete) and route.copy is not None
     )
 
 
-def _next_wave(queues: dict[tuple[str, str], deque[_Planned]]) -> _Wave:
-    wave = _Wave()
-    for key, queue in list(queues.items()):
-        planned = queue.popleft()
-        wave.add(planned)
-        while queue and planned.lane is not None and queue[0].lane is planned.lane:
-            wave.add(queue.popleft())
-        if not queue:
-            del queues[key]
-    return wave
-
-
-async def _read(
-    plane: Single,
-    calls: StoreCalls,
-    planned: Sequence[_Planned],
-    answers: dict[int, _Answer],
-    *,
-    whole: bool,
-) -> None:
-    if not planned:
-        return
-    records = iter(await calls.read_each([call for p in planned for call in p.reads]))
-    doubtful: dict[tuple[ClassRoute, tuple[str, ...] | None], list[_Planned]] = {}
-    for p in planned:
-        answer = answers[p.index] = _object(p, [next(records) for _ in p.reads])
-        if isinstance(answer, Outcome) and (answer.partial or (whole and answer.pending)):
-            assert isinstance(p.operation, Get)
-            doubtful.setdefault((p.route, p.operation.fields), []).append(p)
-    for alike in doubtful.values():
-        await _look_again(plane, alike, answers, whole=whole)
-
-
-def _object(planned: _Planned, records: Sequence[Record | MediatorError | None]) -> _Answer:
-    parts: list[Record | None] = []
-    for record in records:
-        if isinstance(record, MediatorError):
-            return record
-        parts.append(record)
+def _merge(planned: _Planned, records: Sequence[Record | MediatorError | None]) -> _Answer:
     operation = planned.operation
     assert isinstance(operation, Get)
-    return merge_records(planned.route, operation, parts) or _missing(operation)
-
-
-async def _look_again(
-    plane: Single, alike: Sequence[_Planned], answers: dict[int, _Answer], *, whole: bool
-) -> None:
-    """Look again at objects of which the same was read."""
-    first = alike[0].operation
-    assert isinstance(first, Get)
-    seen = [one for p in alike if isinstance(one := answers[p.index], Outcome)]
     try:
-        found = await plane.resolve_torn(alike[0].route, first, seen, whole=whole)
-    except Unavailable as error:
-        answers.update(dict.fromkeys((p.index for p in alike), error))
-        return
-    for p, outcome in zip(alike, found, strict=True):
-        answers[p.index] = outcome or _missing(p.operation)
+        fragments = results_or_raise(records)
+    except MediatorError as error:
+        return error
+    return merge_records(planned.route, operation, fragments) or _missing(operation)
 
 
 def _missing(operation: Operation) -> NotFound:
     return NotFound(f"{operation.class_name}/{operation.id} does not exist.")
 
 
-async def _write(
-    plane: Single, calls: StoreCalls, planned: Sequence[_Planned], answers: dict[int, _Answer]
-) -> None:
-    if not planned:
-        return
-    writes: list[Write] = [p.steps.first for p in planned if p.steps]
-    for p, write, result in zip(planned, writes, await calls.write_each(writes), strict=True):
-        if isinstance(result, WriteResult) and lacks_fragment(p.route, write, result):
-            await _one(plane, p, answers)
-        else:
-            answers[p.index] = _written(p, result)
-
-
-def _written(planned: _Planned, result: WriteResult | MediatorError) -> _Answer:
+def _answer(planned: _Planned, result: WriteResult | MediatorError) -> _Answer:
     if isinstance(result, MediatorError):
         return result
     assert planned.steps is not None
@@ -248,30 +253,3 @@ def _written(planned: _Planned, result: WriteResult | MediatorError) -> _Answer:
         return outcome_of(planned.route, planned.operation, planned.steps, [result])
     except MediatorError as error:
         return error
-
-
-async def _jointly(plane: Single, planned: Sequence[_Planned], answers: dict[int, _Answer]) -> None:
-    if not planned:
-        return
-    operations = [(p.route, p.operation) for p in planned if not isinstance(p.operation, Get)]
-    for p, answer in zip(planned, await plane.joint.write_each(operations), strict=True):
-        answers[p.index] = answer
-
-
-async def _alone(plane: Single, planned: Sequence[_Planned], answers: dict[int, _Answer]) -> None:
-    slots = asyncio.Semaphore(ALONE_AT_ONCE)
-
-    async def in_turn(p: _Planned) -> None:
-        async with slots:
-            await _one(plane, p, answers)
-
-    await asyncio.gather(*(in_turn(p) for p in planned))
-
-
-async def _one(plane: Single, planned: _Planned, answers: dict[int, _Answer]) -> None:
-    operation = planned.operation
-    assert not isinstance(operation, Get)
-    try:
-        answers[planned.index] = await plane.write(operation)
-    except MediatorError as error:
-        answers[planned.index] = error

@@ -1,4 +1,4 @@
-"""The data plane: operations are planned, sent to their stores, and their results joined."""
+"""The data plane: operations are routed, planned and sent to stores, and their results merged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.base.observation import Observer
-from mediator.data_plane.batch import run_batch
+from mediator.data_plane.batch import BatchExecution
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.reads import ViewReads
 from mediator.model.operations import (
@@ -63,7 +63,7 @@ class Executor:
         refresh: Looks for a newer routing model; called before a class is said not to exist.
         limits: What a query may cost.
         clock: The time, for queries.
-        observe: Told what became of reads that a view could have answered.
+        observe: Notified of what became of reads that a view could have answered.
     """
 
     joint: JointWrites
@@ -101,18 +101,20 @@ class Executor:
         route = self._find(database, class_name)
         if route is None:
             await self._refresh()
-            found = self._model.databases.get(database)
-            route = found.classes.get(class_name) if found is not None else None
-        return route or self._unknown(database, class_name)
+            known = self._model.databases.get(database)
+            route = known.classes.get(class_name) if known is not None else None
+        if route is None:
+            raise self._not_found(database, class_name)
+        return route
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; see `DataPlane.read`."""
         route = await self._route_of(operation)
         if route.copy is not None:
             bound_s = self._model.databases[operation.database].schema.materialised_view.staleness_s
-            copied = await self._view_reads.read(route, operation, bound_s, preference)
-            if copied is not None:
-                return copied
+            outcome = await self._view_reads.read(route, operation, bound_s, preference)
+            if outcome is not None:
+                return outcome
         return await self.read_now(route, operation, whole=preference.whole)
 
     async def read_now(self, route: ClassRoute, operation: Get, *, whole: bool = False) -> Outcome:
@@ -120,38 +122,28 @@ class Executor:
         records = await self._calls.read(plan_read(route, operation))
         outcome = merge_records(route, operation, records)
         if outcome is not None and (outcome.partial or (whole and outcome.pending)):
-            [outcome] = await self._torn_reads.resolve_torn(
-                route, operation, [outcome], whole=whole
-            )
+            [outcome] = await self._torn_reads.resolve(route, operation, [outcome], whole=whole)
         if outcome is None:
             raise NotFound(f"{operation.class_name}/{operation.id} does not exist.")
         return outcome
 
-    async def resolve_torn(
-        self,
-        route: ClassRoute,
-        resource: Get,
-        outcomes: Sequence[Outcome | None],
-        *,
-        whole: bool = False,
-    ) -> list[Outcome | None]:
-        """Look at partial outcomes of one resource again; see `mediator.operations.torn_reads`."""
-        return await self._torn_reads.resolve_torn(route, resource, outcomes, whole=whole)
-
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
-        route = self._find(operation.database, operation.class_name)
-        if route is None:
-            route = await self.route(operation.database, operation.class_name)
+        route = await self._route_of(operation)
         if is_joint(route, operation):
             return await self.joint.write(route, operation)
-        if isinstance(operation, ReadModifyWrite) or (
-            isinstance(operation, Update) and operation.is_empty
-        ):
-            return await self._revise(route, operation)
-        steps = self.plan_simply(route, operation)
+        if isinstance(operation, ReadModifyWrite):
+            return await self._read_modify_write(route, operation)
+        if isinstance(operation, Update) and operation.is_empty:
+            # It changes nothing, but it has conditions and an answer.
+            return await self._read_modify_write(route, ReadModifyWrite(*operation.head))
+        return await self._write_single(route, operation)
+
+    async def _write_single(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
+        """Carry out a write of one fragment with one call."""
+        steps = self.plan_single(route, operation)
         if steps is None:
-            expect = await self._expected(route, operation)
+            expect = await self._matching_versions(route, operation)
             steps = plan_write(route, narrow_to_creation(route, operation), expect)
         result = await self._calls.write(steps.first)
         if lacks_fragment(route, steps.first, result):
@@ -161,22 +153,21 @@ class Executor:
             await self.remove_copy(route, operation.id, result.creation_version)
         return outcome
 
-    async def _revise(self, route: ClassRoute, operation: ReadModifyWrite | Update) -> Outcome:
-        """Do a revision, or an update that changes nothing: it has conditions and an answer."""
-        if isinstance(operation, Update):
-            operation = ReadModifyWrite(*operation.head)
+    async def _read_modify_write(self, route: ClassRoute, operation: ReadModifyWrite) -> Outcome:
         check_if_match(route, operation)
-        return await read_modify_write(route, operation, partial(self.read_now, route), self.apply)
+        return await read_modify_write(
+            route, operation, partial(self.read_now, route), self._write_expecting
+        )
 
-    async def apply(
+    async def _write_expecting(
         self, route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]
     ) -> Outcome:
         """Write if the groups have the versions given; raises `PreconditionFailed` otherwise."""
         steps = plan_write(route, operation, expect)
         return outcome_of(route, operation, steps, (await self._calls.write(steps.first),))
 
-    def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
-        """Plan a write that one store can check and do by itself; None otherwise."""
+    def plan_single(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
+        """Plan a write that one store can check and carry out by itself; None otherwise."""
         if route.schema.require_if_match:
             check_if_match(route, operation)
         if is_joint(route, operation) or (isinstance(operation, Update) and operation.is_empty):
@@ -197,12 +188,14 @@ class Executor:
         self, operations: Sequence[Operation], *, whole: bool = False
     ) -> list[Outcome | MediatorError]:
         """Do many operations; see `DataPlane.batch`."""
-        return await run_batch(self, self._calls, operations, whole=whole)
+        return await BatchExecution(self, self._calls, self._torn_reads, whole=whole).run(
+            operations
+        )
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return a remembered answer; see `DataPlane.recall`."""
         route = await self._route_of(operation)
-        # What concerns several systems is asked for under the intents: before, it may be half done.
+        # A joint write looks under its intents: before, an earlier attempt may be half applied.
         return None if is_joint(route, operation) else await self.stored_outcome(route, operation)
 
     async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
@@ -214,12 +207,12 @@ class Executor:
         """
         outcome = await recall(self._calls.systems, route, operation)
         if outcome is not None:
-            # Whoever did it may have been killed before it was ended.
+            # Its writer may have died before it had ended the write in the sketch.
             await self._calls.acknowledge(operation.database, operation.class_name)
         if outcome is not None and isinstance(operation, Delete) and route.copy is not None:
-            # The view may not have answered when the deletion was done: it was not acknowledged.
-            died = max(outcome.versions.get(group) or 0 for group in route.anchor.groups)
-            await self.remove_copy(route, operation.id, died)
+            # The deletion may not have been acknowledged because the view did not answer.
+            version = max(outcome.versions.get(group) or 0 for group in route.anchor.groups)
+            await self.remove_copy(route, operation.id, version)
         return outcome
 
     async def query(
@@ -228,7 +221,7 @@ class Executor:
         """Answer a query; see `DataPlane.query`."""
         limits = self._limits if ceiling is None else self._limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
-        freshness = await self._fresh_copies(route, query, preference)
+        freshness = await self._view_freshness(route, query, preference)
         if freshness is not None and route.view is not None:
             with suppress(Unavailable):
                 answer = await self._execute(query, route.view, limits, preference)
@@ -241,35 +234,36 @@ class Executor:
         route_of = partial(self._find, query.database)
         plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store, route_of)
         budget = Budget(limits, self._clock)
-        beside = partial(self.route, query.database)
-        resolve_torn = partial(self._torn_reads.resolve_torn, whole=preference.whole)
-        joiner = Joiner(self._calls, budget, beside, resolve_torn)
+        resolve_torn = partial(self._torn_reads.resolve, whole=preference.whole)
+        joiner = Joiner(self._calls, budget, partial(self.route, query.database), resolve_torn)
         return await Execution(plan, self._calls, budget, joiner, resolve_torn).run()
 
-    async def _fresh_copies(
+    async def _view_freshness(
         self, route: ClassRoute, query: Query, preference: ReadPreference
     ) -> Freshness | None:
-        """Say how fresh the view is, if it may answer a query."""
+        """Return how fresh the view is; None if it may not answer the query."""
         if route.copy is None or preference.consistency == "strong":
             return None
         bound_s = self._model.databases[query.database].schema.materialised_view.staleness_s
         return await self._view_reads.fresh_for_all(route, bound_s, preference)
 
-    async def newest(self) -> RoutingModel:
+    async def newest_model(self) -> RoutingModel:
         """Return a routing model that is not older than this call."""
         await self._refresh()
         return self._model
 
-    async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
+    async def remove_copy(self, route: ClassRoute, id_: str, version: int) -> None:
         """Remove the view's copy before a deletion is acknowledged."""
         try:
-            await self._copier.forget(route, {id_: died})
+            await self._copier.forget(route, {id_: version})
         except Unavailable as error:
             detail = "The object is deleted; its copy in the view goes once that answers."
             raise OutcomeUnknown(detail, system=error.system) from error
 
-    async def _expected(self, route: ClassRoute, operation: WriteOperation) -> Mapping[str, int]:
-        """Read the object to find which alternative of If-Match holds."""
+    async def _matching_versions(
+        self, route: ClassRoute, operation: WriteOperation
+    ) -> Mapping[str, int]:
+        """Read the object, and return the alternative of If-Match that holds."""
         whole = Get(operation.database, operation.class_name, operation.id)
         try:
             current = await self.read_now(route, whole)
@@ -282,10 +276,10 @@ class Executor:
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
         """Find where a class lives; None if it is not known, or may be elsewhere by now."""
-        found = self._model.databases.get(database)
-        if found is None or class_name in found.held:
+        known = self._model.databases.get(database)
+        if known is None or class_name in known.held:
             return None
-        return found.classes.get(class_name)
+        return known.classes.get(class_name)
 
     async def _route_of(self, operation: Operation) -> ClassRoute:
         route = self._find(operation.database, operation.class_name)
@@ -293,10 +287,10 @@ class Executor:
             return route
         return await self.route(operation.database, operation.class_name)
 
-    def _unknown(self, database: str, class_name: str) -> ClassRoute:
-        found = self._model.databases.get(database)
-        if found is None:
-            raise NotFound(f"There is no database {database}.")
-        if found.schema.mode is Mode.ADVISORY:
-            raise AdvisoryOnly(f"The database {database} only gives advice; it holds no data.")
-        raise NotFound(f"The database {database} has no class {class_name}.")
+    def _not_found(self, database: str, class_name: str) -> MediatorError:
+        known = self._model.databases.get(database)
+        if known is None:
+            return NotFound(f"There is no database {database}.")
+        if known.schema.mode is Mode.ADVISORY:
+            return AdvisoryOnly(f"The database {database} only gives advice; it holds no data.")
+        return NotFound(f"The database {database} has no class {class_name}.")

@@ -1,1 +1,1 @@
-"""Real database servers in a directory of ours; `fleet` runs all of them for a service."""
+"""Embedded database servers in one data directory; `fleet` runs all of them for a service."""

@@ -27,11 +27,11 @@ class Account:
 
 
 def unprivileged_account(directory: Path) -> Account | None:
-    """Whom a server should run as.
+    """Return the account that a server should run as.
 
     Args:
-        directory: The server's directory. If it exists and belongs to somebody other than
-            root, that owner is taken, so that a restart finds its files readable.
+        directory: The server's directory. If it exists and its owner is not root, that
+            owner is taken, so that a restart can read its files.
 
     Returns:
         The account, or None when we are not root and run servers as ourselves.
@@ -51,7 +51,7 @@ def _owner(directory: Path) -> Account | None:
 
 
 def _usual() -> Account | None:
-    return next((found for name in _USUAL_ACCOUNTS if (found := _named(name))), None)
+    return next((account for name in _USUAL_ACCOUNTS if (account := _named(name))), None)
 
 
 def _created() -> Account | None:
@@ -75,7 +75,7 @@ def _account(entry: pwd.struct_passwd) -> Account | None:
 
 
 def can_enter(directory: Path, account: Account) -> bool:
-    """Whether the account can reach a directory: asked of the kernel, so ACLs count too."""
+    """Whether the account can enter a directory; the kernel decides, so ACLs count too."""
     return _succeeds(["/bin/sh", "-c", 'cd -- "$0"', str(directory)], account)
 
 

@@ -1,4 +1,4 @@
-"""Where a server listens: on a Unix domain socket, which its directory closes to other users."""
+"""Paths of Unix domain sockets, in directories that are closed to other users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_SOCKET_PATH = 100
 
 
 def socket_path(directory: Path, name: str) -> Path:
-    """Return where the socket of a server is; nothing is made.
+    """Return the path of the socket of a server; nothing is created.
 
     Args:
         directory: The server's directory.

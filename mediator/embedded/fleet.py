@@ -30,7 +30,7 @@ __all__ = ["EmbeddedFleet", "FleetState"]
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """What runs, and what this machine cannot run."""
+    """The servers that run, and those that this machine cannot run."""
 
     endpoints: Mapping[Kind, Endpoint] = field(default_factory=dict)
     unavailable: tuple[ServerUnavailable, ...] = ()
@@ -41,7 +41,7 @@ class EmbeddedFleet:
 
     A context manager: leaving it stops every server. It also stops them when the interpreter
     exits, so a service has to turn SIGTERM into an exit and nothing more. Servers that outlive a
-    service that was killed are adopted by the next fleet on the same directory.
+    killed service are adopted by the next fleet on the same directory.
 
     Args:
         data_dir: The directory; created when it is not there.
@@ -49,7 +49,7 @@ class EmbeddedFleet:
     """
 
     def __init__(self, data_dir: Path, durability: Durability = "second") -> None:
-        self._turn = threading.RLock()
+        self._mutex = threading.RLock()
         self._lock = DataDirectoryLock(data_dir)
         self._servers: tuple[EmbeddedServer, ...] = (
             EmbeddedRedis(data_dir / "redis", durability),
@@ -69,60 +69,60 @@ class EmbeddedFleet:
         return self._state.unavailable
 
     def start(self) -> FleetState:
-        """Start, adopt or revive every server, at the same time; block until they answer.
+        """Start, adopt or revive every server, at the same time; block until they reply.
 
-        Calling it again starts what has died since; `revive` does so without asking the others.
+        A further call starts the servers that have exited; `revive` does so without pings.
 
         Returns:
-            What runs and what cannot.
+            The servers that run and those that cannot.
 
         Raises:
             DataDirectoryBusy: Another service uses the directory.
             EmbeddedStartError: A server is installed and did not come up; all are stopped.
         """
-        with self._turn:
+        with self._mutex:
             self._lock.acquire()
             atexit.register(self.stop)
             try:
-                self._state = self._started()
+                self._state = self._start_all()
             except BaseException:
                 self.stop()
                 raise
             return self._state
 
     def revive(self) -> tuple[Kind, ...]:
-        """Start the servers again that have died since the start; leave what runs alone.
+        """Restart the servers that have exited since the start, and no others.
 
-        Asking costs next to nothing while all of them live.
+        It costs next to nothing while all of them run.
 
         Returns:
-            What was started again.
+            The kinds that were restarted.
 
         Raises:
             ServerUnavailable: A program is no longer there.
             EmbeddedStartError: A server does not come up. The others are not touched by that.
         """
-        with self._turn:
-            dead = [
+        with self._mutex:
+            exited = [
                 s for s in self._servers if s.kind in self._state.endpoints and not s.is_running
             ]
-            failures = [error for server in dead if (error := _start(server))]
+            failures = [error for server in exited if (error := _start(server))]
         if failures:
             raise failures[0]
-        return tuple(server.kind for server in dead)
+        return tuple(server.kind for server in exited)
 
-    def _started(self) -> FleetState:
+    def _start_all(self) -> FleetState:
         endpoints: dict[Kind, Endpoint] = {}
         unavailable: list[ServerUnavailable] = []
         with ThreadPoolExecutor(len(self._servers), "embedded-start") as threads:
             starts = [(server.kind, threads.submit(server.start)) for server in self._servers]
         for kind, start in starts:
-            _sort_in(kind, start, endpoints, unavailable)
+            _collect(kind, start, endpoints, unavailable)
         return FleetState(endpoints, tuple(unavailable))
 
     def stop(self) -> None:
         """Stop every server and release the directory; harmless when nothing runs."""
-        with self._turn:
+        with self._mutex:
             if self._lock.is_held:
                 self._stop()
 
@@ -148,7 +148,7 @@ class EmbeddedFleet:
         self.stop()
 
 
-def _sort_in(
+def _collect(
     kind: Kind,
     start: Future[Endpoint],
     endpoints: dict[Kind, Endpoint],

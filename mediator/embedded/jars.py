@@ -1,4 +1,4 @@
-"""The jars of the embedded MongoDB stand-in: fetched by Maven, verified, compiled for once.
+"""The jars of the embedded MongoDB stand-in: fetched by Maven, verified, and the launcher compiled.
 
 `python -m mediator.embedded.jars` fetches them ahead of time.
 """
@@ -21,7 +21,7 @@ VERSION = "1.47.0"
 LAUNCHER = "MongoServerLauncher"
 
 _SOURCES = Path(__file__).parent / "java"
-# By its full name and version: a short name is whatever plugin Maven finds newest that day.
+# By its full name and version: a short name is the newest plugin of that day.
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _QUIET_AND_STRICT = ("--quiet", "--batch-mode", "--strict-checksums")
 _FETCH_WITHIN_S = 300
@@ -42,30 +42,30 @@ def fetch_jars() -> Path:
     Raises:
         ServerUnavailable: They are not there and cannot be made, with the reason.
     """
-    place = _cache() / "jars" / VERSION
-    if not _is_complete(place):
-        _fetch_into(place)
-    if not _classes(place).exists():
-        _compile_into(place)
-    return place
+    directory = _cache() / "jars" / VERSION
+    if not _is_complete(directory):
+        _fetch_into(directory)
+    if not _classes(directory).exists():
+        _compile_into(directory)
+    return directory
 
 
-def class_path(place: Path) -> str:
+def class_path(directory: Path) -> str:
     """The Java class path of the launcher.
 
     Args:
-        place: What `fetch_jars` returned.
+        directory: What `fetch_jars` returned.
     """
-    return os.pathsep.join([str(_classes(place)), _jars(place)])
+    return os.pathsep.join([str(_classes(directory)), _jars(directory)])
 
 
-def _jars(place: Path) -> str:
-    return os.pathsep.join(str(place / jar) for jar in _pinned())
+def _jars(directory: Path) -> str:
+    return os.pathsep.join(str(directory / jar) for jar in _pinned())
 
 
 def _cache() -> Path:
-    given = os.environ.get("PORTOLAN_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "portolan"
+    cache = os.environ.get("PORTOLAN_CACHE")
+    return Path(cache) if cache else Path.home() / ".cache" / "portolan"
 
 
 def _pinned() -> dict[str, str]:
@@ -74,22 +74,22 @@ def _pinned() -> dict[str, str]:
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
-def _is_complete(place: Path) -> bool:
-    return all(_digest(place / jar) == digest for jar, digest in _pinned().items())
+def _is_complete(directory: Path) -> bool:
+    return all(_digest(directory / jar) == digest for jar, digest in _pinned().items())
 
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
 
 
-def _classes(place: Path) -> Path:
+def _classes(directory: Path) -> Path:
     source = (_SOURCES / f"{LAUNCHER}.java").read_bytes()
-    return place / f"launcher-{hashlib.sha256(source).hexdigest()[:16]}"
+    return directory / f"launcher-{hashlib.sha256(source).hexdigest()[:16]}"
 
 
-def _fetch_into(place: Path) -> None:
-    maven = _program("mvn", "Maven is not installed, and it is what fetches the jars")
-    with _draft(place) as name:
+def _fetch_into(directory: Path) -> None:
+    maven = _program("mvn", "Maven is not installed, which fetches the jars")
+    with _draft(directory) as name:
         draft = Path(name)
         # A copy of the project, as Maven may write next to it.
         shutil.copy(_SOURCES / "pom.xml", draft)
@@ -98,29 +98,29 @@ def _fetch_into(place: Path) -> None:
         _run([*goal, *scope], _FETCH_WITHIN_S, "Maven could not fetch the jars")
         if not _is_complete(draft):
             raise _unavailable("what Maven fetched differs from the pinned checksums")
-        place.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         for jar in _pinned():
-            (draft / jar).replace(place / jar)
+            (draft / jar).replace(directory / jar)
 
 
-def _compile_into(place: Path) -> None:
+def _compile_into(directory: Path) -> None:
     javac = _program("javac", "there is no Java compiler: a JDK is needed, a JRE is not enough")
-    with _draft(place) as draft:
+    with _draft(directory) as draft:
         source = str(_SOURCES / f"{LAUNCHER}.java")
-        options = ["--release", "17", "-cp", _jars(place), "-d", f"{draft}/classes"]
+        options = ["--release", "17", "-cp", _jars(directory), "-d", f"{draft}/classes"]
         _run([javac, *options, source], _COMPILE_WITHIN_S, "the launcher did not compile")
         try:
-            Path(draft, "classes").rename(_classes(place))
+            Path(draft, "classes").rename(_classes(directory))
         except OSError:
             # Another process has just put the same classes there.
-            if not _classes(place).exists():
+            if not _classes(directory).exists():
                 raise
 
 
-def _draft(place: Path) -> tempfile.TemporaryDirectory[str]:
+def _draft(directory: Path) -> tempfile.TemporaryDirectory[str]:
     """A directory next to the real one, so that what is finished can be renamed into it."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(dir=place.parent, prefix=".draft-")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(dir=directory.parent, prefix=".draft-")
 
 
 def _program(name: str, reason: str) -> str:
@@ -135,8 +135,8 @@ def _run(command: list[str], within_s: float, failure: str) -> None:
     except subprocess.TimeoutExpired:
         raise _unavailable(f"{failure} within {within_s:.0f} s") from None
     except subprocess.CalledProcessError as error:
-        said = (error.stdout + error.stderr).strip().splitlines()
-        raise _unavailable(f"{failure} ({said[0] if said else 'it said nothing'})") from None
+        output = (error.stdout + error.stderr).strip().splitlines()
+        raise _unavailable(f"{failure} ({output[0] if output else 'no output'})") from None
 
 
 def _unavailable(reason: str) -> ServerUnavailable:
@@ -144,7 +144,7 @@ def _unavailable(reason: str) -> ServerUnavailable:
 
 
 def _main() -> None:
-    """Fetch ahead of time; what is missing is said and is not an error."""
+    """Fetch ahead of time; a missing program is reported and is not an error."""
     try:
         fetch_jars()
     except ServerUnavailable as missing:

@@ -1,4 +1,4 @@
-"""The Java of this machine: JAVA_HOME's, or the one on PATH."""
+"""Finds Java: that of JAVA_HOME, or the one on PATH."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_java(oldest: int) -> str:
 
 
 def _version(java: str) -> int:
-    """The feature release; 0 for what says nothing, 1 for the old `1.8` scheme."""
+    """Return the feature release; 0 if unknown, 1 for the old `1.8` scheme."""
     done = subprocess.run([java, "-version"], check=False, capture_output=True, text=True)
-    found = re.search(r'version "(\d+)', done.stderr)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(\d+)', done.stderr)
+    return int(match[1]) if match else 0

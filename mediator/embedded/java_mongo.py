@@ -8,7 +8,7 @@ from typing import ClassVar
 from mediator.embedded.jars import LAUNCHER, REMEDY, VERSION, class_path, fetch_jars
 from mediator.embedded.java import NoJava, find_java
 from mediator.embedded.lifecycle import OwnedServer
-from mediator.embedded.mongo_facts import ask_mongo, mongo_url
+from mediator.embedded.mongo_facts import mongo_url, ping_mongo
 from mediator.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command
 
@@ -27,12 +27,12 @@ _NOTES = ("a stand-in for MongoDB: no transactions, no text search, no secondary
 class EmbeddedJavaMongo(OwnedServer):
     """mongo-java-server on a Unix domain socket, behind a launcher of ours.
 
-    The launcher adds what the library lacks: the socket, answers that later updates cannot change,
-    commits that never cut a command in two, and, with `full`, commits before answers.
+    The launcher adds what the library lacks: the socket, replies that later updates cannot change,
+    commits that never cut a command in two, and, with `full`, commits before replies.
 
     Args:
         directory: Where its file and log are.
-        durability: `second` commits every quarter of a second, `full` before each answer.
+        durability: `second` commits every quarter of a second, `full` before each reply.
     """
 
     kind: ClassVar[Kind] = "mongodb"
@@ -50,8 +50,8 @@ class EmbeddedJavaMongo(OwnedServer):
         files = (str(self.directory / "store.mv"), str(self._socket))
         return Command((java, *options, *files, str(self._commit_ms)))
 
-    def _ask(self, _: Command) -> Endpoint | None:
-        facts = ask_mongo(self._socket)
+    def _ping(self, _: Command) -> Endpoint | None:
+        facts = ping_mongo(self._socket)
         if facts is None or facts.directory != self.directory:
             return None
         url = mongo_url(self._socket)

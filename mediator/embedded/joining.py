@@ -1,4 +1,4 @@
-"""Joining embedded stores that another process runs: nothing is started, nothing is stopped."""
+"""Joins embedded servers that another process runs: none is started, none is stopped."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def join(data_dir: Path) -> tuple[Endpoint, Endpoint]:
     Raises:
         EmbeddedStartError: They do not run there.
     """
-    redis = _found(EmbeddedRedis(data_dir / "redis"), data_dir)
-    return redis, _found(EmbeddedPostgres(data_dir / "postgresql"), data_dir)
+    redis = _running(EmbeddedRedis(data_dir / "redis"), data_dir)
+    return redis, _running(EmbeddedPostgres(data_dir / "postgresql"), data_dir)
 
 
-def _found(server: OwnedServer, data_dir: Path) -> Endpoint:
-    endpoint = server.found() if server.directory.exists() else None
+def _running(server: OwnedServer, data_dir: Path) -> Endpoint:
+    endpoint = server.running() if server.directory.exists() else None
     if endpoint is None:
         reason = f"nothing runs in {data_dir}; first start the service there: portolan serve"
         raise EmbeddedStartError(server.kind, f"{reason} --embedded --data-dir {data_dir}")

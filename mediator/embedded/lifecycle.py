@@ -1,4 +1,4 @@
-"""How every embedded server starts, is adopted, and stops."""
+"""Life cycle of an embedded server: started, adopted, stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["OwnedServer"]
 
 
 class OwnedServer(ABC):
-    """A server that lives in one directory; subclasses say how to run it and how to ask it.
+    """A server in one directory; subclasses say how to run and how to ping it.
 
     Args:
         directory: The directory; created on the first start.
@@ -45,13 +45,13 @@ class OwnedServer(ABC):
 
     @property
     def _socket(self) -> Path:
-        """Where the server listens, and nowhere else: whoever cannot enter there is kept out."""
+        """The only address of the server: its directory keeps other users out."""
         return socket_path(self.directory, self.socket_name)
 
     @property
     def is_running(self) -> bool:
-        """Whether the server's process lives, whoever started it."""
-        return self._process.living() is not None
+        """Whether the process of the server runs, whichever process started it."""
+        return self._process.live() is not None
 
     @abstractmethod
     def _command(self) -> Command:
@@ -75,11 +75,11 @@ class OwnedServer(ABC):
             raise EmbeddedStartError(self.kind, str(error)) from None
 
     @abstractmethod
-    def _ask(self, command: Command) -> Endpoint | None:
-        """Ping the server; None while it does not answer, or if it is not the one we expect."""
+    def _ping(self, command: Command) -> Endpoint | None:
+        """Ping the server; None while it does not reply, or if it is not the expected one."""
 
     def start(self) -> Endpoint:
-        """Start the server, or adopt it if it still runs; block until it answers.
+        """Start the server, or adopt it if it still runs; block until it replies.
 
         Returns:
             Where it listens and what it is.
@@ -95,37 +95,37 @@ class OwnedServer(ABC):
             raise
         return self._adopted(command) or self._launched(command)
 
-    def found(self) -> Endpoint | None:
-        """The server if it runs already and answers, whatever it was started with; else None.
+    def running(self) -> Endpoint | None:
+        """Return the server if it runs and replies, whatever it was started with; else None.
 
         Raises:
             ServerUnavailable: A program is missing on this machine.
         """
-        expected = self._command()  # which also says where its files had to go
-        return self._ask(self._process.command() or expected) if self.is_running else None
+        expected = self._command()  # it also sets the directory of the files
+        return self._ping(self._process.command() or expected) if self.is_running else None
 
     def _adopted(self, command: Command) -> Endpoint | None:
-        """The server that outlived our predecessor, if it is what we would start now."""
+        """Return the server of a former service, if its command is the one we would run now."""
         if self.is_running and self._process.runs(command):
-            return self._answer(command)
+            return self._wait_for_reply(command)
         return None
 
     def _launched(self, command: Command) -> Endpoint:
         self.stop()
         self._prepare()
         self._process.spawn(command)
-        if endpoint := self._answer(command):
+        if endpoint := self._wait_for_reply(command):
             return endpoint
-        reason = self._silence() if self.is_running else "ended before it answered"
+        reason = self._no_reply() if self.is_running else "ended before it replied"
         self.stop()
         raise EmbeddedStartError(self.kind, f"the server {reason}", self._process.log_tail())
 
-    def _silence(self) -> str:
-        return f"did not answer within {self.start_within_s:.0f} s"
+    def _no_reply(self) -> str:
+        return f"did not reply within {self.start_within_s:.0f} s"
 
-    def _answer(self, command: Command) -> Endpoint | None:
-        """Ask until the server answers, or is gone, or time runs out."""
-        outcome = wait_for(lambda: self._ask(command) or not self.is_running, self.start_within_s)
+    def _wait_for_reply(self, command: Command) -> Endpoint | None:
+        """Ping until the server replies, or has exited, or the time is up."""
+        outcome = wait_for(lambda: self._ping(command) or not self.is_running, self.start_within_s)
         return outcome if isinstance(outcome, Endpoint) else None
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""One service per data directory."""
+"""A lock that admits one service to a data directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DataDirectoryBusy(Exception):
 
 
 class DataDirectoryLock:
-    """An exclusive lock that ends with the process that holds it, however it ends.
+    """An exclusive lock that is released when its process ends, in any way.
 
     Args:
         directory: The data directory; created when it is not there.
@@ -46,7 +46,7 @@ class DataDirectoryLock:
         """Take the lock; doing so twice is harmless.
 
         Raises:
-            DataDirectoryBusy: Another holder lives.
+            DataDirectoryBusy: Another process holds it.
         """
         if self._descriptor is not None:
             return
@@ -65,7 +65,7 @@ class DataDirectoryLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock back; harmless when it is not held."""
+        """Release the lock; harmless when it is not held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

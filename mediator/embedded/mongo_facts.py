@@ -1,4 +1,4 @@
-"""What a server of the MongoDB protocol says about itself."""
+"""Pings a server of the MongoDB protocol for its directory and version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 import pymongo
 from pymongo.errors import PyMongoError
 
-__all__ = ["MongoFacts", "ask_mongo", "mongo_url"]
+__all__ = ["MongoFacts", "mongo_url", "ping_mongo"]
 
 _WITHIN_MS = 5000
 
@@ -29,16 +29,16 @@ def mongo_url(at: Path, options: str = "") -> str:
     return f"mongodb://{quote_plus(str(at))}/{options}"
 
 
-def ask_mongo(at: Path) -> MongoFacts | None:
+def ping_mongo(at: Path) -> MongoFacts | None:
     """Ping a server on a Unix domain socket.
 
     Args:
         at: The socket.
 
     Returns:
-        What it says, or None if nothing there speaks the protocol.
+        Its facts, or None if no server of the protocol replies.
     """
-    if not _somebody_listens(at):
+    if not _is_listening(at):
         return None
     try:
         with _client(at) as client:
@@ -49,8 +49,8 @@ def ask_mongo(at: Path) -> MongoFacts | None:
         return None
 
 
-def _somebody_listens(at: Path) -> bool:
-    """Cheaper than a driver that starts threads only to be refused."""
+def _is_listening(at: Path) -> bool:
+    """Connect without the driver, which would start threads only to be refused."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(1)

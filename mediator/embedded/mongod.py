@@ -1,4 +1,4 @@
-"""A genuine MongoDB server, where one is installed."""
+"""The embedded `mongod`, where one is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from mediator.embedded.lifecycle import OwnedServer
-from mediator.embedded.mongo_facts import ask_mongo, mongo_url
+from mediator.embedded.mongo_facts import mongo_url, ping_mongo
 from mediator.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command
 
@@ -45,8 +45,8 @@ class EmbeddedMongod(OwnedServer):
         journal = ("--journalCommitInterval", str(_JOURNAL_COMMIT_MS))
         return Command((str(program), "--dbpath", str(self.directory), *listening, *journal))
 
-    def _ask(self, _: Command) -> Endpoint | None:
-        facts = ask_mongo(self._socket)
+    def _ping(self, _: Command) -> Endpoint | None:
+        facts = ping_mongo(self._socket)
         if facts is None or facts.directory != self.directory:
             return None
         url = mongo_url(self._socket, "?journal=true" if self._durability == "full" else "")
@@ -56,9 +56,9 @@ class EmbeddedMongod(OwnedServer):
 
 def mongod_program() -> Path | None:
     """The `mongod` on PATH, if it is new enough."""
-    found = shutil.which("mongod")
-    if found is None:
+    path = shutil.which("mongod")
+    if path is None:
         return None
-    done = subprocess.run([found, "--version"], check=False, capture_output=True, text=True)
+    done = subprocess.run([path, "--version"], check=False, capture_output=True, text=True)
     version = re.search(r"v(\d+)\.", done.stdout)
-    return Path(found) if version and int(version[1]) >= _OLDEST_MAJOR else None
+    return Path(path) if version and int(version[1]) >= _OLDEST_MAJOR else None

@@ -13,11 +13,11 @@ from mediator.embedded.port import Durability, Endpoint, Kind
 
 __all__ = ["EmbeddedMongo"]
 
-_KEPT = "mongod is installed, and the data that is here was written by mongo-java-server"
+_KEPT_NOTE = "mongod is installed, and the data that is here was written by mongo-java-server"
 
 
 class EmbeddedMongo:
-    """Whichever server can serve this directory; its data never changes sides unnoticed.
+    """The server that can serve this directory; a note says which one the data belongs to.
 
     Args:
         directory: Where the data is, in a directory of its own for each kind of server.
@@ -44,10 +44,10 @@ class EmbeddedMongo:
         if not self._stand_in.directory.exists():
             return self._genuine.start()
         endpoint = self._stand_in.start()
-        return replace(endpoint, notes=(*endpoint.notes, _KEPT))
+        return replace(endpoint, notes=(*endpoint.notes, _KEPT_NOTE))
 
     def stop(self) -> None:
-        """Stop whichever server runs."""
+        """Stop the server that runs."""
         self._genuine.stop()
         self._stand_in.stop()
 

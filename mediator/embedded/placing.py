@@ -1,4 +1,4 @@
-"""Where the files of an unprivileged server go when the data directory is hidden from it."""
+"""Finds a directory for an unprivileged server that cannot enter the data directory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from mediator.embedded.account import Account, can_enter, chown_tree
 from mediator.embedded.port import EmbeddedStartError, Kind
 
-__all__ = ["placed"]
+__all__ = ["accessible_directory"]
 
 _FALLBACK = Path("/var/lib/portolan")
 _POINTER = "elsewhere"
 
 
-def placed(directory: Path, account: Account | None, kind: Kind) -> Path:
-    """A directory that the account owns and can reach.
+def accessible_directory(directory: Path, account: Account | None, kind: Kind) -> Path:
+    """Return a directory that the account owns and can enter.
 
     The data directory itself is made traversable if need be; its parents are not ours, and
     where they are closed (as the home of root is) the files go below `/var/lib/portolan`, and
@@ -31,7 +31,7 @@ def placed(directory: Path, account: Account | None, kind: Kind) -> Path:
         `directory`, or its stand-in, existing and private to the account.
 
     Raises:
-        EmbeddedStartError: Neither place can be reached by the account.
+        EmbeddedStartError: The account can enter neither directory.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if account is None:

@@ -1,4 +1,4 @@
-"""What an embedded server promises to the rest of the service."""
+"""The protocol of embedded servers, their endpoints and errors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Durability = Literal["second", "full"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server that runs and has answered.
+    """A server that runs and has replied.
 
     Attributes:
-        kind: The database the server speaks for.
+        kind: The kind of database.
         url: How a driver reaches it; may hold a password, so it is not for logs.
-        server: The program that answers, for example `valkey-server`.
+        server: The program, for example `valkey-server`.
         version: That program's version.
         durability_s: The most recent writes that a crash may lose, in seconds.
         notes: What an operator should know, one sentence each.
@@ -43,20 +43,20 @@ class Endpoint:
 
 
 class EmbeddedServer(Protocol):
-    """One real server in a data directory of ours."""
+    """One server in the data directory."""
 
     @property
     def kind(self) -> Kind:
-        """The database that this server speaks for."""
+        """The kind of database."""
         ...
 
     @property
     def is_running(self) -> bool:
-        """Whether the server's process lives, whoever started it."""
+        """Whether the process of the server runs, whichever process started it."""
         ...
 
     def start(self) -> Endpoint:
-        """Start the server, or adopt it if it still runs; block until it answers.
+        """Start the server, or adopt it if it still runs; block until it replies.
 
         Raises:
             ServerUnavailable: A program is missing on this machine.

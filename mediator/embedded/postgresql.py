@@ -14,7 +14,7 @@ import psutil
 from mediator.embedded.account import Account, chown_tree, unprivileged_account
 from mediator.embedded.cluster import SUPERUSER, initialise, programs_for
 from mediator.embedded.lifecycle import OwnedServer
-from mediator.embedded.placing import placed
+from mediator.embedded.placing import accessible_directory
 from mediator.embedded.port import Durability, Endpoint, Kind
 from mediator.embedded.process import Command, ServerProcess
 from mediator.embedded.waiting import wait_for
@@ -31,7 +31,7 @@ _FACTS = "select current_setting('server_version'), current_setting('data_direct
 
 
 class EmbeddedPostgres(OwnedServer):
-    """A PostgreSQL cluster of our own.
+    """An embedded PostgreSQL cluster.
 
     Args:
         directory: Where the cluster, log and socket are. If we are root, the server runs under
@@ -47,7 +47,7 @@ class EmbeddedPostgres(OwnedServer):
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
         super().__init__(directory)
-        self._asked_for = self.directory
+        self._wanted_directory = self.directory
         self._durability = durability
 
     @property
@@ -56,7 +56,7 @@ class EmbeddedPostgres(OwnedServer):
 
     def _command(self) -> Command:
         account = unprivileged_account(self.directory)
-        self._move_to(placed(self._asked_for, account, self.kind))
+        self._move_to(accessible_directory(self._wanted_directory, account, self.kind))
         programs = programs_for(self._cluster, account)
         settings = {**self._listening(), **self._settings()}
         options = (word for item in settings.items() for word in ("-c", "=".join(item)))
@@ -90,17 +90,17 @@ class EmbeddedPostgres(OwnedServer):
         self._close_directories(*([account.uid] if account else []))
         if account and self._socket.parent != self.directory:
             chown_tree(self._socket.parent, account)
-        # A killed postmaster's children leave by themselves, and block a new one until then.
+        # The children of a killed postmaster exit by themselves, and block a new one until then.
         alone = wait_for(lambda: not self._server_processes(), _CHILDREN_WITHIN_S)
         if not self._cluster.exists():
             initialise(self._cluster, programs_for(self._cluster, account), account)
         elif alone:
-            self._forget_dead_server()
+            self._remove_stale_pid()
 
-    def _forget_dead_server(self) -> None:
-        """Remove the number that a killed server left.
+    def _remove_stale_pid(self) -> None:
+        """Remove the process id that a killed server left.
 
-        It may by now belong to a stranger or a zombie, and PostgreSQL takes either for a server.
+        By now another process may have it, which PostgreSQL would take for a server.
         """
         (self._cluster / "postmaster.pid").unlink(missing_ok=True)
         self._socket.with_name(self._socket.name + ".lock").unlink(missing_ok=True)
@@ -113,7 +113,7 @@ class EmbeddedPostgres(OwnedServer):
             if process.info["name"] == "postgres" and process.info["cwd"] == cluster
         ]
 
-    def _ask(self, command: Command) -> Endpoint | None:
+    def _ping(self, command: Command) -> Endpoint | None:
         psql = str(Path(command.arguments[0]).with_name("psql"))
         done = subprocess.run(
             [psql, "-XAtq", "-F", "\t", "-c", _FACTS],
@@ -142,8 +142,10 @@ class EmbeddedPostgres(OwnedServer):
         notes = [f"synchronous_commit is {_SYNCHRONOUS_COMMIT[self._durability]}"]
         if account:
             notes.append(f"runs under the account {account.name}, because we are root")
-        if self.directory != self._asked_for:
-            notes.append(f"its files are in {self.directory}, as {self._asked_for} is closed to it")
+        if self.directory != self._wanted_directory:
+            notes.append(
+                f"its files are in {self.directory}, as {self._wanted_directory} is closed to it"
+            )
         return notes
 
     def stop(self) -> None:

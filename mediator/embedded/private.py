@@ -1,4 +1,4 @@
-"""Directories that other users of the machine cannot look into."""
+"""Directories that are closed to other users of the machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 __all__ = ["PRIVATE_UMASK", "ForeignDirectory", "private_directory"]
 
 PRIVATE_UMASK = 0o077
-"""For processes of ours: what they write is for their own user."""
+"""The umask of embedded servers: their files are for their own user."""
 
 _OPEN_TO_OTHERS = 0o077
 
 
 class ForeignDirectory(OSError):
-    """A directory that should be private belongs to somebody else, or is something else.
+    """A directory that should be private belongs to another user, or is no directory.
 
     Args:
         directory: The directory.
@@ -28,7 +28,7 @@ class ForeignDirectory(OSError):
 def private_directory(directory: Path, *owners: int) -> Path:
     """Make sure that a directory exists and is closed to other users.
 
-    Parents that are missing are made likewise; those that are there stay as they are.
+    Missing parents are created likewise; existing ones stay as they are.
 
     Args:
         directory: The directory.
@@ -38,14 +38,14 @@ def private_directory(directory: Path, *owners: int) -> Path:
         The directory.
 
     Raises:
-        ForeignDirectory: It is there and belongs to another user, or is a link.
+        ForeignDirectory: It exists and belongs to another user, or is a link.
     """
     if not directory.parent.exists():
         private_directory(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), *owners):
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), *owners):
         raise ForeignDirectory(directory)
-    if found.st_mode & _OPEN_TO_OTHERS:
+    if status.st_mode & _OPEN_TO_OTHERS:
         directory.chmod(0o700)
     return directory

@@ -1,4 +1,4 @@
-"""The process of a server, found again after we ourselves were killed."""
+"""The process of a server, which a restarted service finds again by its pid file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mediator.embedded.private import PRIVATE_UMASK
 
 __all__ = ["Command", "ServerProcess"]
 
-# The shell writes its own number and becomes the server under that number: there is no moment
-# at which the server runs and the file is missing.
+# The shell writes its own process id and becomes the server under that id, so the file is never
+# missing while the server runs.
 _WRITE_PID_AND_BECOME = 'echo $$ > "$0" && exec "$@"'
 
 _LOG_TAIL_BYTES = 4096
@@ -30,9 +30,8 @@ class Command:
     """How to run a server.
 
     Attributes:
-        arguments: The program and its arguments; they say all that matters, so that equal
-            arguments mean an equal server.
-        account: Whom to run as; None for ourselves.
+        arguments: The program and its arguments; equal arguments mean an equal server.
+        account: The account to run as; None: ours.
         environment: The whole environment of the server.
     """
 
@@ -42,7 +41,7 @@ class Command:
 
 
 class ServerProcess:
-    """At most one server process that lives in a directory.
+    """The one server process of a directory.
 
     Args:
         directory: The directory; the server's working directory is in it.
@@ -55,8 +54,8 @@ class ServerProcess:
         self._log_file = directory / "server.log"
         self._child: subprocess.Popen[bytes] | None = None
 
-    def living(self) -> psutil.Process | None:
-        """The living server of this directory, whoever started it."""
+    def live(self) -> psutil.Process | None:
+        """Return the running server of this directory, whichever process started it."""
         if self._child is not None and self._child.poll() is None:
             return psutil.Process(self._child.pid)
         try:
@@ -66,7 +65,7 @@ class ServerProcess:
             return None
 
     def _is_ours(self, process: psutil.Process) -> bool:
-        """Tell our server from a stranger who was given the same number later."""
+        """Whether it is the server, and not another process that got the same id later."""
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
         return Path(process.cwd()).is_relative_to(self.directory.resolve())
@@ -77,7 +76,7 @@ class ServerProcess:
         return started is not None and started.arguments == command.arguments
 
     def command(self) -> Command | None:
-        """What the server was started with, without account and environment; None if unknown."""
+        """Return the command of the server, without account and environment; None if unknown."""
         with suppress(OSError, ValueError):
             return Command(tuple(json.loads(self._command_file.read_text())))
         return None
@@ -113,13 +112,13 @@ class ServerProcess:
         return self._log_file.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
 
     def stop(self, graceful: signal.Signals, within_s: float) -> None:
-        """End the server: politely, and after a time by force.
+        """Stop the server: by a signal, and after a time by SIGKILL.
 
         Args:
-            graceful: The signal that asks the server to finish its work and leave.
+            graceful: The signal for a graceful shutdown.
             within_s: How long to wait for that, in seconds.
         """
-        if process := self.living():
+        if process := self.live():
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(graceful)
                 self._wait_or_kill(process, within_s)

@@ -70,7 +70,7 @@ class EmbeddedRedis(OwnedServer):
         file = self.directory / "version"
         return _version_of(file.read_text()) if file.exists() else _OLDEST
 
-    def _ask(self, command: Command) -> Endpoint | None:
+    def _ping(self, command: Command) -> Endpoint | None:
         try:
             with redis.Redis.from_url(self._url, socket_timeout=5) as client:
                 client.ping()  # refused while it still loads its data, which INFO is not

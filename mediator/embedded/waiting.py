@@ -1,4 +1,4 @@
-"""Waiting for a condition, for a bounded time."""
+"""Polls a condition for a bounded time."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _LONGEST_PAUSE_S = 0.1
 
 
 def wait_for(condition: Callable[[], T | None], within_s: float) -> T | None:
-    """Ask again and again until the answer is truthy.
+    """Poll a condition until it returns something truthy.
 
     Args:
-        condition: What to ask; it may raise to end the wait at once.
-        within_s: How long to go on asking, in seconds.
+        condition: The condition; it may raise to end the wait at once.
+        within_s: How long to poll, in seconds.
 
     Returns:
-        The first truthy answer, or None when time ran out.
+        Its first truthy result, or None when the time is up.
     """
     deadline = time.monotonic() + within_s
     pause = _FIRST_PAUSE_S
     while True:
-        if answer := condition():
-            return answer
+        if result := condition():
+            return result
         if time.monotonic() >= deadline:
             return None
         time.sleep(pause)

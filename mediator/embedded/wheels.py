@@ -1,4 +1,4 @@
-"""Server programs that arrive inside Python wheels."""
+"""Server programs inside Python wheels."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def programs_in_wheel(distribution: str, pattern: str) -> list[Path]:
         files = metadata.files(distribution) or []
     except metadata.PackageNotFoundError:
         return []
-    found = (Path(str(f.locate())) for f in files if PurePosixPath(f).match(pattern))
-    return sorted(path for path in found if path.exists())
+    paths = (Path(str(f.locate())) for f in files if PurePosixPath(f).match(pattern))
+    return sorted(path for path in paths if path.exists())

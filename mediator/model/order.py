@@ -45,7 +45,7 @@ class _Reversed:
 
 
 def rank(value: Value | MissingType) -> tuple[Any, ...]:
-    """Return the place of a value within one ascending level, as something that compares."""
+    """Return the rank of a value within one ascending level, as a tuple that compares."""
     if value is MISSING:
         return (-2,)
     if value is None:
@@ -62,7 +62,7 @@ def _directions(order: Sequence[OrderBy]) -> list[bool]:
 def _key(values: Sequence[Value | MissingType], id_: str, directions: Sequence[bool]) -> Key:
     ranks = [*map(rank, values), (id_,)]
     return tuple(
-        _Reversed(place) if down else place for place, down in zip(ranks, directions, strict=True)
+        _Reversed(key) if down else key for key, down in zip(ranks, directions, strict=True)
     )
 
 
@@ -73,22 +73,18 @@ def sort_key(order: Sequence[OrderBy]) -> Callable[[Lookup, str], Key]:
 
 
 def position_of(order: Sequence[OrderBy], lookup: Lookup, id_: str) -> Position:
-    """Return the place of an object in an order."""
+    """Return the position of an object in an order."""
     return Position(tuple([lookup(level.path) for level in order]), id_)
 
 
 def beyond(order: Sequence[OrderBy], position: Position) -> Callable[[Lookup, str], bool]:
-    """Return what tells whether an object comes after a position."""
+    """Return the test of whether an object comes after a position."""
     key, reached = sort_key(order), _key(position.values, position.id, _directions(order))
     return lambda lookup, id_: key(lookup, id_) > reached
 
 
 class Top(Generic[_T]):
-    """Keeps the items with the lowest keys of a stream, in memory for twice as many.
-
-    Args:
-        limit: How many to keep.
-    """
+    """Keeps the items with the lowest keys of a stream, in memory for twice as many."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -103,5 +99,5 @@ class Top(Generic[_T]):
             self._items = heapq.nsmallest(self._limit, self._items)
 
     def items(self) -> list[_T]:
-        """Return what was kept, in order."""
+        """Return the items with the lowest keys, in order."""
         return [item for _, _, item in heapq.nsmallest(self._limit, self._items)]

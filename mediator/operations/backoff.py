@@ -1,4 +1,7 @@
-"""Writes that meet the intent of another one: they wait for a moment, and then say so."""
+"""Back-off of those who meet the intent of another write: they retry, within a bound.
+
+See docs/transactions.md, "Who meets an intent".
+"""
 
 from __future__ import annotations
 
@@ -14,24 +17,20 @@ from mediator.stores.port import RecordKey, Status, Write, WriteResult
 __all__ = ["MAX_PAUSE_S", "MAX_WAIT_S", "Backoff", "WriteReply", "retry_locked"]
 
 MAX_WAIT_S: Final = 1.0
-"""How long a write waits for others to get done with its record."""
+"""How long a write retries while others have intents on its record."""
 
 FIRST_PAUSE_S: Final = 0.002
 MAX_PAUSE_S: Final = 0.1
 
 GRACE_S: Final = 0.03
-"""What a live coordinator is given to get done, before others resolve its write themselves."""
+"""How long a live coordinator needs; only later do others resolve its write themselves."""
 
 WriteReply: TypeAlias = WriteResult | MediatorError
-"""What became of a write, or why it could not be sent."""
+"""The result of a write, or why it could not be sent."""
 
 
 class Backoff:
-    """Waits for others: ever longer pauses, within a bound.
-
-    Args:
-        bound_s: For how long.
-    """
+    """Exponential back-off with jitter, within a bound."""
 
     def __init__(self, bound_s: float) -> None:
         self._now = asyncio.get_running_loop().time
@@ -50,16 +49,12 @@ class Backoff:
         return self._pause_s > FIRST_PAUSE_S
 
     async def wait_for(self, met: ForeignIntents, intents: IntentResolver | None) -> None:
-        """Wait a little, and resolve what was met if its coordinators have had their moment.
-
-        Args:
-            met: The intents that were met.
-            intents: Resolves them; None: there are none over several systems.
+        """Pause, and resolve the writes met once their coordinators have had `GRACE_S`.
 
         Raises:
             Unavailable: See `IntentResolver.resolve`.
         """
-        # At random, to spread those who wait.
+        # Jitter, so that those who wait for the same write do not retry together.
         await asyncio.sleep(self._pause_s * (0.5 + random.random()))  # noqa: S311 - no secret
         self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
         if met and intents is not None and self._now() - self._began > GRACE_S:
@@ -72,40 +67,42 @@ async def retry_locked(
     send: Callable[[Sequence[Write]], Awaitable[Sequence[WriteReply]]],
     intents: IntentResolver | None,
 ) -> None:
-    """Send writes again that met an intent, until there is none any more or backoff ends.
+    """Send writes again that met an intent, until none does or the back-off is exhausted.
 
     Args:
         calls: The writes.
-        results: What became of them; replaced for those sent again.
+        results: Their results; replaced for those sent again.
         send: Sends writes.
-        intents: Resolves the writes whose intents are met; None: there are none over several
-            systems.
+        intents: Resolves the writes whose intents are met; None: there are no joint writes.
     """
     backoff = Backoff(MAX_WAIT_S)
-    waiting = _waiting(calls, results)
-    while waiting and not backoff.is_exhausted:
-        left = [calls[i] for i in waiting]
-        await backoff.wait_for(_met(left, [results[i] for i in waiting]), intents)
+    locked = _retryable(calls, results)
+    while locked and not backoff.is_exhausted:
+        left = [calls[i] for i in locked]
+        await backoff.wait_for(_met(left, [results[i] for i in locked]), intents)
         again = await send(left)
-        for i, result in zip(waiting, again, strict=True):
+        for i, result in zip(locked, again, strict=True):
             results[i] = result
-        waiting = [i for i in waiting if _met_intent(calls[i], results[i])]
+        locked = [i for i in locked if _is_locked(calls[i], results[i])]
 
 
-def _waiting(calls: Sequence[Write], results: Sequence[WriteReply]) -> list[int]:
-    """Find the writes that may be sent again: none of a record that a later one has got to."""
-    found: list[int] = []
+def _retryable(calls: Sequence[Write], results: Sequence[WriteReply]) -> list[int]:
+    """Return the indices of locked writes of records that no later call has reached.
+
+    Sent again, an earlier write would take effect after the later one.
+    """
+    retryable: list[int] = []
     reached: set[tuple[object, str]] = set()
     for i in range(len(calls) - 1, -1, -1):
         record = (calls[i].fragment, calls[i].id)
-        if not _met_intent(calls[i], results[i]):
+        if not _is_locked(calls[i], results[i]):
             reached.add(record)
         elif record not in reached:
-            found.append(i)
-    return found[::-1]
+            retryable.append(i)
+    return retryable[::-1]
 
 
-def _met_intent(call: Write, result: WriteReply) -> bool:
+def _is_locked(call: Write, result: WriteReply) -> bool:
     return isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.intent
 
 

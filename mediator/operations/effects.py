@@ -6,10 +6,10 @@ Before a write that a query result may depend on, its record is read, between th
 and the write itself. What was read is what the write found
 
 - in groups that it does not write, if their versions are the same after the write;
-- in groups that it writes, if nobody else wrote them in the meantime: every writer marks the keys
-  that it writes, and the guard tells whether there were others.
+- in groups that it writes, if nobody else wrote them in the meantime: every writer announces the
+  keys that it writes, and the guard knows whether there were others.
 
-What is not known this way is unknown. So is what other systems hold of the object.
+All else is unknown, and so are the fragments on other systems.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mediator.stores.port import Fragment, Record, Status, Write, WriteKind, Wri
 __all__ = ["Records", "effects_of", "repeated", "touched_by"]
 
 Records = Mapping[tuple[Fragment, str], Record | None]
-"""What was read before writes, by fragment and id."""
+"""Records read before writes, by fragment and id."""
 
 _DONE = (Status.APPLIED, Status.REPLAYED)
 
@@ -38,22 +38,15 @@ def touched_by(write: Write) -> tuple[str, ...] | None:
 
 
 def repeated(writes: Sequence[Write]) -> set[tuple[Fragment, str]]:
-    """Return the records that several of the writes concern: what was read is none's before."""
+    """Return the records of several writes: what was read precedes the first of them only."""
     counts = Counter((write.fragment, write.id) for write in writes)
-    return {place for place, count in counts.items() if count > 1}
+    return {record for record, count in counts.items() if count > 1}
 
 
 def effects_of(
     writes: Sequence[Write], results: Sequence[WriteResult], records: Records, alone: bool
 ) -> dict[str, list[Effect]]:
-    """Return what writes did, by class.
-
-    Args:
-        writes: The writes.
-        results: What they were answered.
-        records: What was read before them.
-        alone: Whether nobody else wrote the same groups meanwhile.
-    """
+    """Return what writes did, by class."""
     effects: dict[str, list[Effect]] = {}
     for write, result in zip(writes, results, strict=True):
         if result.status in _DONE:
@@ -65,14 +58,14 @@ def effects_of(
 
 def _effect(write: Write, result: WriteResult, record: Record | None, alone: bool) -> Effect:
     if result.status is Status.REPLAYED:
-        # It took effect before, and others may have written since.
-        return _vague(write)
+        # It took effect at an earlier attempt, and others may have written since.
+        return _unknown_effect(write)
     if write.kind is WriteKind.UPDATE:
         before = _before(write, result, record, alone)
         return _between(before, _after_update(write, result, before), touched_by(write) or ())
     if write.creation_version is not None:
-        # The object begins and ends in another system; this is a part of it.
-        return _vague(write)
+        # A fragment that is not the anchor: another system decides whether the object exists.
+        return _unknown_effect(write)
     if write.kind is WriteKind.DELETE:
         return Effect(_before(write, result, record, alone), None)
     after = Image(write.id, write.fragment.fields.keys(), write.values)
@@ -82,14 +75,14 @@ def _effect(write: Write, result: WriteResult, record: Record | None, alone: boo
     return _between(before, after, tuple(write.fragment.fields))
 
 
-def _vague(write: Write) -> Effect:
+def _unknown_effect(write: Write) -> Effect:
     touched = touched_by(write)
     nothing = unknown(write.id)
     return Effect(nothing, nothing, None if touched is None else frozenset(touched))
 
 
 def _before(write: Write, result: WriteResult, record: Record | None, alone: bool) -> Image:
-    """Return what is known of what a write found."""
+    """Return what is known of the object before the write."""
     if record is None:
         return Image(write.id, frozenset(), {})
     known = frozenset(
@@ -107,18 +100,18 @@ def _is_same(group: str, result: WriteResult, record: Record) -> bool:
 
 
 def _after_update(write: Write, result: WriteResult, before: Image) -> Image:
-    told = _told(write)
-    known = {*before.known, *write.values, *write.unset} | told
-    known -= {call.field for call in write.operators} - told
+    returned = _returned(write)
+    known = {*before.known, *write.values, *write.unset} | returned
+    known -= {call.field for call in write.operators} - returned
     values = {**before.values, **write.values}
-    for name in (*write.unset, *told):
+    for name in (*write.unset, *returned):
         values.pop(name, None)
-    values |= {name: result.values[name] for name in told if name in result.values}
+    values |= {name: result.values[name] for name in returned if name in result.values}
     return Image(write.id, known, values)
 
 
-def _told(write: Write) -> set[str]:
-    """Return the fields whose values after the write the store has told."""
+def _returned(write: Write) -> set[str]:
+    """Return the fields whose new values are in the store's result."""
     if write.returning is None:
         return set()
     return set(write.returning or write.fragment.fields)
@@ -134,5 +127,5 @@ def _stays(name: str, before: Image, after: Image) -> bool:
     if name not in before.known or name not in after.known:
         return False
     was, is_ = before.values.get(name, MISSING), after.values.get(name, MISSING)
-    # Equal is not enough: 1.0 is shown as something else than 1, and so is -0.0 than 0.0.
+    # Equality is not enough: 1.0 and 1 are equal with different JSON, and so are -0.0 and 0.0.
     return was is is_ or (type(was) is type(is_) and was == is_ and repr(was) == repr(is_))

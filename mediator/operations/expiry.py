@@ -1,16 +1,15 @@
-"""Expiry: an object of a class with `ttl_s` ends that long after its creation.
+"""Expiry: an object of a class with `ttl_s` expires that long after its creation.
 
-Its creation version is the one time on which all its parts agree, whichever systems hold them. The
-clock that gave it, the store's, is also the one by which it ends (`Systems.now_for`): a replica
-whose own clock is wrong takes nothing for expired that is alive, and every part ends at the same
-moment. From then on
+Its creation version is the one time on which all its fragments agree. The clock that gave it, the
+store's, also decides when it expires (`Systems.now_for`): so a replica's wrong clock expires no
+live object, and all fragments expire at the same moment. From then on
 
-- a read takes it for missing (`living`);
-- a write first deletes what is left of it (`ends`), and then finds nothing there;
-- the sweep deletes what nobody asks for any more.
+- a read takes it for missing (`live_records`);
+- a write first deletes what is left of it (`expiry_deletions`), and then finds nothing there;
+- the sweep deletes the rest.
 
 A deletion spares every later generation (`Write.creation_version`), so that it may come late or
-twice. It is a write like any other: the guard is told of it, and the feed tells of it.
+twice. It is a write like any other, for the guard and for the feed.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Delete: TypeAlias = Callable[[GuardedStore, Sequence[Write]], Awaitable[object]]
 
 
 def expired(fragment: Fragment, record: Record, now: float) -> bool:
-    """Whether a record has outlived its class's `ttl_s`; `now` in seconds since the epoch."""
+    """Whether a record is older than its class's `ttl_s`; `now` in seconds since the epoch."""
     return (
         fragment.ttl_s is not None and record.creation_version <= (now - fragment.ttl_s) * 1_000_000
     )
@@ -73,19 +72,19 @@ def expiry_deletions(pairs: Iterable[tuple[Fragment, Record | None]], now: Now) 
     """Return the deletions of those records that have expired, one for each."""
     return list(
         {
-            (fragment, record.id): _end(fragment, record)
+            (fragment, record.id): _deletion(fragment, record)
             for fragment, record in pairs
             if record is not None and _has_expired(fragment, record, now)
         }.values()
     )
 
 
-def _end(fragment: Fragment, record: Record) -> Write:
-    # Whoever ends a record names the operation alike: to the feed it is one.
-    whose = "\0".join(
+def _deletion(fragment: Fragment, record: Record) -> Write:
+    # The same id from whichever replica deletes it: the feed has the deletion once.
+    identity = "\0".join(
         (fragment.database, fragment.class_name, record.id, str(record.creation_version))
     )
-    operation = f"expiry-{blake2b(whose.encode(), digest_size=16).hexdigest()}"
+    operation = f"expiry-{blake2b(identity.encode(), digest_size=16).hexdigest()}"
     groups = tuple(fragment.groups)
     kind = WriteKind.DELETE
     return Write(
@@ -94,12 +93,7 @@ def _end(fragment: Fragment, record: Record) -> Write:
 
 
 class Sweep:
-    """Deletes expired records that nobody writes to, a part of each class at a time.
-
-    Args:
-        systems: The systems at hand.
-        delete: Carries out deletions.
-    """
+    """Deletes expired records that nobody writes to, some pages of each class at a time."""
 
     def __init__(self, systems: Systems, delete: Delete) -> None:
         self._systems = systems
@@ -119,18 +113,18 @@ class Sweep:
             for fragment in route.fragments
             if fragment.ttl_s is not None
         ]
-        places = {_place(fragment) for fragment in expiring}
-        self._reached = {key: id_ for key, id_ in self._reached.items() if key in places}
+        known = {_key(fragment) for fragment in expiring}
+        self._reached = {key: id_ for key, id_ in self._reached.items() if key in known}
         deleted = 0
         for fragment in expiring:
-            # Whoever watches the system tells that it is away; the others have their turn.
+            # A system that is away is reported by its health check; go on with the others.
             with suppress(StoreError, MediatorError):
                 if await self._trusts_clock(fragment):
                     deleted += await self._sweep(fragment)
         return deleted
 
     async def _trusts_clock(self, fragment: Fragment) -> bool:
-        """Read the clock that a fragment's objects end by; say whether ours agrees with it."""
+        """Read the clock that a fragment's objects end by; return whether ours agrees with it."""
         store = self._systems.get(fragment.anchor_system or fragment.system)
         await store.read_clock()
         skew_s = store.time.skew_s
@@ -139,18 +133,18 @@ class Sweep:
     async def _sweep(self, fragment: Fragment) -> int:
         deleted = 0
         for _ in range(PAGES):
-            ended = await self._page(fragment)
-            deleted += ended
-            if not ended:
+            on_page = await self._page(fragment)
+            deleted += on_page
+            if not on_page:
                 break
         return deleted
 
     async def _page(self, fragment: Fragment) -> int:
         store = self._systems.get(fragment.system)
-        after = self._reached.pop(_place(fragment), None)
+        after = self._reached.pop(_key(fragment), None)
         records = await store.guarded(partial(store.store.scan, fragment, after, PAGE, ()))
         if len(records) == PAGE:
-            self._reached[_place(fragment)] = records[-1].id
+            self._reached[_key(fragment)] = records[-1].id
         deletions = expiry_deletions(
             ((fragment, record) for record in records), self._systems.now_for
         )
@@ -159,5 +153,5 @@ class Sweep:
         return len(deletions)
 
 
-def _place(fragment: Fragment) -> tuple[str, str, str]:
+def _key(fragment: Fragment) -> tuple[str, str, str]:
     return fragment.system, fragment.database, fragment.class_name

@@ -1,4 +1,4 @@
-"""The rule of classes that ask for If-Match (428, RFC 6585), and the joining it takes part in."""
+"""Classes that require If-Match (428, RFC 6585): the rule, and the merging of results under it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_if_match", "if_match_error", "narrow_to_creation", "outcome_of
 def outcome_of(
     route: ClassRoute, operation: WriteOperation, steps: Steps, results: Sequence[WriteResult]
 ) -> Outcome:
-    """Join the results of a write, or raise why it was not applied."""
+    """Merge the results of a write, or raise why it was not applied."""
     if results[0].status is Status.APPLIED:
         return merge_results(route, steps, results)
     failure = failure_of(operation, results[0])
@@ -30,7 +30,7 @@ def outcome_of(
 
 
 def _creates_only(route: ClassRoute, operation: WriteOperation) -> bool:
-    """Whether a put without condition may only create, because the class asks for If-Match."""
+    """Whether a put without condition may only create, because the class requires If-Match."""
     return (
         route.schema.require_if_match
         and isinstance(operation, Put)
@@ -39,7 +39,7 @@ def _creates_only(route: ClassRoute, operation: WriteOperation) -> bool:
 
 
 def narrow_to_creation(route: ClassRoute, operation: WriteOperation) -> WriteOperation:
-    """Narrow a put without condition to a creation where the class asks for If-Match."""
+    """Make a put without condition a creation only, where the class requires If-Match."""
     if _creates_only(route, operation):
         return replace(operation, condition=Condition(present=False))
     return operation
@@ -56,7 +56,7 @@ def check_if_match(route: ClassRoute, operation: WriteOperation) -> None:
 
 
 def if_match_error(operation: WriteOperation) -> PreconditionRequired:
-    """Return what a write without If-Match is answered where its class asks for it."""
+    """Return the error of a write without If-Match where its class requires it."""
     return PreconditionRequired(
         f"Writes to objects of {operation.class_name} need If-Match with the ETag last seen."
     )

@@ -1,9 +1,10 @@
-"""Write intents on records: set, looked at and taken away through the systems at hand."""
+"""Write intents on records, on whichever systems these are: set, read and removed."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Conflict, MediatorError
@@ -20,10 +21,10 @@ ForeignIntents: TypeAlias = Mapping[str, Sequence[RecordKey]]
 
 
 class IntentResolver(Protocol):
-    """Resolves the writes whose intents others meet."""
+    """Resolves the writes whose intents others have met."""
 
     async def resolve(self, met: ForeignIntents) -> None:
-        """Roll committed writes forward, and take away the intents of those that are over.
+        """Roll committed writes forward, and remove the intents of those that are over.
 
         Raises:
             Unavailable: The catalogue or a system does not answer.
@@ -31,11 +32,7 @@ class IntentResolver(Protocol):
 
 
 class IntentStore:
-    """Sets and takes away write intents, with one round trip for each system.
-
-    Args:
-        systems: The systems at hand.
-    """
+    """Sets, reads and removes write intents, with one round trip for each system."""
 
     def __init__(self, systems: Systems) -> None:
         self._systems = systems
@@ -62,7 +59,7 @@ class IntentStore:
         return results_or_raise(await self.lock_each(keys, intent))
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
-        """Take an intent away wherever it is this one; see `Lockable.unlock`.
+        """Remove an intent wherever it is this one; see `Lockable.unlock`.
 
         Raises:
             Unavailable: A system does not answer; the others have.
@@ -74,36 +71,36 @@ class IntentStore:
 
         results_or_raise(await self._send(keys, unlock))
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        """Tell what stands of records.
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
+        """Return the states of records.
 
         Raises:
             Unavailable: A system does not answer.
         """
 
-        async def look(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
+        async def read(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
             return await store.record_states(own)
 
-        return results_or_raise(await self._send(keys, look))
+        return results_or_raise(await self._send(keys, read))
 
     async def _send(
         self,
         keys: Sequence[RecordKey],
-        call: Callable[[Lockable, Sequence[RecordKey]], Awaitable[Sequence[_T]]],
+        call: Callable[[Lockable, Sequence[RecordKey]], Coroutine[Any, Any, Sequence[_T]]],
     ) -> list[_T | MediatorError]:
         names = list(dict.fromkeys(fragment.system for fragment, _ in keys))
         of = [[key for key in keys if key[0].system == name] for name in names]
         answers = await concurrently(
-            self._ask(name, own, call) for name, own in zip(names, of, strict=True)
+            self._call_system(name, own, call) for name, own in zip(names, of, strict=True)
         )
         by_system = {name: iter(answer) for name, answer in zip(names, answers, strict=True)}
         return [next(by_system[fragment.system]) for fragment, _ in keys]
 
-    async def _ask(
+    async def _call_system(
         self,
         system: str,
         keys: Sequence[RecordKey],
-        call: Callable[[Lockable, Sequence[RecordKey]], Awaitable[Sequence[_T]]],
+        call: Callable[[Lockable, Sequence[RecordKey]], Coroutine[Any, Any, Sequence[_T]]],
     ) -> Sequence[_T | MediatorError]:
         try:
             guarded = self._systems.get(system)
@@ -111,11 +108,8 @@ class IntentStore:
             if not is_lockable(store):
                 raise Conflict(f"The system {system} takes no part in writes over several systems.")
 
-            async def asked() -> Sequence[_T]:
-                return await call(store, keys)
-
             try:
-                return await guarded.guarded(asked)
+                return await guarded.guarded(partial(call, store, keys))
             except StoreError as error:
                 raise unavailable(guarded, error, "read") from error
         except MediatorError as error:

@@ -1,4 +1,4 @@
-"""Writes that concern several systems, as the data plane sees them (docs/transactions.md)."""
+"""Joint writes, over several systems, as the data plane sees them (docs/transactions.md)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:
 
 
 def lacks_fragment(route: ClassRoute, write: Write, result: WriteResult) -> bool:
-    """Whether an update found nothing in a place that does not say whether the object exists."""
+    """Whether an update found no record in a fragment other than the anchor, which decides."""
     return (
         result.status is Status.MISSING
         and write.kind is WriteKind.UPDATE

@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902), within bounds: the library applies it, here is what it may cost."""
+"""JSON Patch (RFC 6902), applied by a library, within bounds of what it may cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mediator.base.errors import Conflict, Location
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.limits import DOCUMENT_DEPTH
 
-__all__ = ["COPY_BUDGET", "OPERATIONS_MAX", "POINTER_TOKENS", "Compute", "json_patch"]
+__all__ = ["COPY_BUDGET", "OPERATIONS_MAX", "POINTER_TOKENS", "Compute", "parse_json_patch"]
 
 Compute: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """From an object's JSON to its new JSON; changes neither its argument nor itself."""
@@ -38,7 +38,7 @@ COPY_BUDGET: Final = 2**20
 Each copy may double the object, so that a thousand of them would fill any memory.
 """
 
-_NEEDS = {
+_MEMBERS = {
     "add": ("path", "value"),
     "remove": ("path",),
     "replace": ("path", "value"),
@@ -56,12 +56,8 @@ class _Step:
     copied: JsonPointer | None
 
 
-def json_patch(body: Any, pointer: str = "") -> Compute:
+def parse_json_patch(body: Any, pointer: str = "") -> Compute:
     """Read a JSON Patch of an object.
-
-    Args:
-        body: The patch as parsed JSON.
-        pointer: Where the patch is in the request's body.
 
     Returns:
         A function from the object's JSON to its new JSON, still to be decoded. It raises
@@ -90,18 +86,18 @@ def json_patch(body: Any, pointer: str = "") -> Compute:
 def _step(operation: Any) -> _Step:
     if type(operation) is not dict:
         raise InvalidValue("must be an object")
-    word = operation.get("op")
-    if type(word) is not str or word not in _NEEDS:
-        raise InvalidValue(locations=[Location("/op", f"must be one of {', '.join(_NEEDS)}")])
-    for name in _NEEDS[word]:
+    op = operation.get("op")
+    if type(op) is not str or op not in _MEMBERS:
+        raise InvalidValue(locations=[Location("/op", f"must be one of {', '.join(_MEMBERS)}")])
+    for name in _MEMBERS[op]:
         if name not in operation:
             raise InvalidValue(locations=[Location(f"/{name}", "is required")])
-    pointers = {name: _pointer(name, operation[name]) for name in _NEEDS[word] if name != "value"}
+    pointers = {name: _pointer(name, operation[name]) for name in _MEMBERS[op] if name != "value"}
     try:
         _weigh(operation.get("value"), inf)
     except InvalidValue as error:
         raise InvalidValue(locations=locations_below("/value", error)) from None
-    return _Step(JsonPatch([operation]), pointers["from"] if word == "copy" else None)
+    return _Step(JsonPatch([operation]), pointers["from"] if op == "copy" else None)
 
 
 def _pointer(name: str, raw: Any) -> JsonPointer:
@@ -117,21 +113,21 @@ def _apply(steps: list[_Step], pointer: str, present: dict[str, Any]) -> dict[st
     result: Any = orjson.loads(orjson.dumps(present))
     budget: float = COPY_BUDGET
     for index, step in enumerate(steps):
-        place = f"{pointer}/{index}"
+        at = f"{pointer}/{index}"
         try:
             if step.copied is not None:
                 budget -= _weigh(step.copied.resolve(result), budget)
             result = step.patch.apply(result, in_place=True)
         except JsonPatchTestFailed:
             detail = "is not as the test expects"
-            locations = [Location(f"{place}/path", detail)]
-            raise Conflict(f"{place}/path {detail}", locations=locations) from None
+            locations = [Location(f"{at}/path", detail)]
+            raise Conflict(f"{at}/path {detail}", locations=locations) from None
         except InvalidValue as error:
-            raise invalid(locations_below(f"{place}/from", error)) from None
+            raise invalid(locations_below(f"{at}/from", error)) from None
         # Moves may nest an object deeper than Python recurses.
         except (JsonPatchException, JsonPointerException, RecursionError):
             detail = "points to nothing that the operation can be applied to"
-            raise invalid([Location(f"{place}/path", detail)]) from None
+            raise invalid([Location(f"{at}/path", detail)]) from None
     if type(result) is not dict:
         raise invalid([Location(pointer, "must leave an object")])
     return result

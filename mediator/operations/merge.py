@@ -1,4 +1,4 @@
-"""From store results back to one outcome: pure functions."""
+"""Merging the results of stores into one outcome: pure functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REASONS = {
 def merge_records(
     route: ClassRoute, operation: Get, records: Sequence[Record | None]
 ) -> Outcome | None:
-    """Join the fragments of an object; None if it is not there.
+    """Merge the fragments of an object; None if it is not there.
 
     The anchor decides whether the object exists, if it was read. A fragment of another creation
     version is left out. Groups that may not belong to the others are partial
@@ -44,7 +44,7 @@ def merge_records(
 def merge_fragments(
     route: ClassRoute, resource: Resource, id_: str, records: Sequence[Record | None]
 ) -> Outcome | None:
-    """Join the fragments of one of many objects whose resource is the same; see above."""
+    """Merge the fragments of one of many objects whose resource is the same; see above."""
     lead = (
         records[0]
         if resource.anchored
@@ -53,12 +53,12 @@ def merge_fragments(
     if lead is None:
         return None
     if len(records) == 1:
-        return _alone(route, resource, lead)
-    return _join(route, resource, id_, records, lead)
+        return _merge_one(route, resource, lead)
+    return _merge_several(route, resource, id_, records, lead)
 
 
-def _alone(route: ClassRoute, resource: Resource, record: Record) -> Outcome:
-    """Return what one fragment says; without names, which would double the time that it takes."""
+def _merge_one(route: ClassRoute, resource: Resource, record: Record) -> Outcome:
+    """Merge a single fragment. Hot: keyword arguments would double the time that this takes."""
     versions, pending = record.versions, record.intent != ""
     known = {group: versions.get(group) for group in resource.groups}
     version, systems = route.schema_version, resource.systems
@@ -69,7 +69,7 @@ def _creation_version(record: Record) -> int:
     return record.creation_version
 
 
-def _join(
+def _merge_several(
     route: ClassRoute,
     resource: Resource,
     id_: str,
@@ -84,20 +84,20 @@ def _join(
             fragments[fragment] = record
             values.update(record.values)
             known.update(record.versions)
-    doubtful = _doubtful(fragments)
+    torn = _torn_groups(fragments)
     return Outcome(
         id=id_,
         values=values,
         versions={group: known.get(group) for group in resource.groups},
-        partial=tuple(g for g in resource.groups if g not in known or g in doubtful),
+        partial=tuple(g for g in resource.groups if g not in known or g in torn),
         pending=any(record.intent for record in fragments.values()),
         schema_version=route.schema_version,
         systems=resource.systems,
     )
 
 
-def _doubtful(fragments: Mapping[Fragment, Record]) -> set[str]:
-    """Return the groups that are behind if fragments differ in their last joint write."""
+def _torn_groups(fragments: Mapping[Fragment, Record]) -> set[str]:
+    """Return the groups that are behind, if fragments differ in their last joint write."""
     if len({record.joint for record in fragments.values()}) == 1:
         return set()
     behind = [fragment for fragment, record in fragments.items() if record.intent]
@@ -105,7 +105,7 @@ def _doubtful(fragments: Mapping[Fragment, Record]) -> set[str]:
 
 
 def merge_results(route: ClassRoute, steps: Steps, results: Sequence[WriteResult]) -> Outcome:
-    """Join the results of all steps of a write that took effect.
+    """Merge the results of all steps of a write that took effect.
 
     Versions are those of the groups that took part. Values are what the client sent together with
     what the stores computed.
@@ -132,7 +132,7 @@ def merge_results(route: ClassRoute, steps: Steps, results: Sequence[WriteResult
 
 
 def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError | None:
-    """Tell why a write was not applied, in the client's terms; None if it was."""
+    """Return why a write was not applied, in the client's terms; None if it was."""
     if result.status is Status.APPLIED or result.status is Status.REPLAYED:
         return None
     name = f"{operation.class_name}/{operation.id}"
@@ -155,7 +155,7 @@ def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError 
 
 
 def refusal_of(failure: OperatorFailure) -> OperatorRefused:
-    """Tell which field's operator was refused, and why."""
+    """Return which field's operator was refused, and why."""
     reason = _REASONS.get(failure.reason, failure.reason)
     return OperatorRefused(
         "An operator cannot be applied to the value that is there.",

@@ -1,4 +1,4 @@
-"""What a PATCH says, in each of its three formats, as parts of an `Update` or as a computation."""
+"""Parsing a PATCH, in each of its three formats, to field changes or to a computation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from mediator.base.errors import Location
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
-from mediator.operations.json_patch import Compute, json_patch
+from mediator.operations.json_patch import Compute, parse_json_patch
 from mediator.schema.errors import InvalidValue, invalid, locations_below, token
 from mediator.schema.limits import DOCUMENT_DEPTH
+from mediator.schema.merge import merge_patch
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value, Values
 from mediator.schema.values import Codec, map_key
 
-__all__ = ["Compute", "FieldChanges", "json_patch", "merge_patch", "parse_update"]
+__all__ = ["Compute", "FieldChanges", "parse_json_patch", "parse_merge_patch", "parse_update"]
 
 _Argument: TypeAlias = Callable[[Codec, Field, Any], Any]
 
@@ -30,12 +31,6 @@ class FieldChanges(NamedTuple):
 
 def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = "") -> FieldChanges:
     """Read an operator patch such as `{"hits": {"inc": 1}, "tags": {"add_to_set": "x"}}`.
-
-    Args:
-        schema: The class.
-        codec: Its codec.
-        body: The patch as parsed JSON; one operator for each field.
-        pointer: Where the patch is in the request's body.
 
     Raises:
         Invalid: With the location of every error.
@@ -61,20 +56,14 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
     return FieldChanges(values, tuple(unset), tuple(operators))
 
 
-def merge_patch(
+def parse_merge_patch(
     schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
 ) -> FieldChanges | Compute:
     """Read a Merge Patch (RFC 7396) of an object.
 
-    Args:
-        schema: The class.
-        codec: Its codec.
-        body: The patch as parsed JSON.
-        pointer: Where the patch is in the request's body.
-
     Returns:
-        Parts that need no read; or, if members of a document or map are merged with what is there,
-        a function from the object's JSON to its new JSON, still to be decoded.
+        Field changes that need no read; or, if members of a document or map are merged with what is
+        there, a function from the object's JSON to its new JSON, still to be decoded.
 
     Raises:
         Invalid: With the location of every error that shows without the object.
@@ -82,7 +71,7 @@ def merge_patch(
     values: Values = {}
     unset: list[str] = []
     locations: list[Location] = []
-    merged = False
+    merges = False
     for name, raw in _members(body, pointer):
         try:
             field = _field(schema, name)
@@ -91,14 +80,14 @@ def merge_patch(
                 unset.append(name)
             elif type(raw) is dict and field.type in _MERGED:
                 _check_depth(raw)
-                merged = True
+                merges = True
             else:
                 values[name] = codec.decoders[name](raw)
         except InvalidValue as error:
             locations += locations_below(pointer + token(name), error)
     if locations:
         raise invalid(locations)
-    return partial(_merge, patch=body) if merged else FieldChanges(values, tuple(unset), ())
+    return partial(merge_patch, patch=body) if merges else FieldChanges(values, tuple(unset), ())
 
 
 def _members(body: Any, pointer: str) -> Iterable[tuple[str, Any]]:
@@ -124,17 +113,17 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
         raise _no_field()
     if type(raw) is not dict or len(raw) != 1:
         raise InvalidValue("must be an object with exactly one operator")
-    [(word, argument)] = raw.items()
-    usage = _USAGES[field.type].get(word)
+    [(operator_name, argument)] = raw.items()
+    usage = _USAGES[field.type].get(operator_name)
     if usage is None:
         choice = ", ".join(_USAGES[field.type])
         detail = f"is no operator for type {field.type}, which has {choice}"
-        raise InvalidValue(locations=[Location(token(word), detail)])
+        raise InvalidValue(locations=[Location(token(operator_name), detail)])
     operator, decode = usage
     try:
         return operator, decode(codec, field, argument)
     except InvalidValue as error:
-        raise InvalidValue(locations=locations_below(token(word), error)) from None
+        raise InvalidValue(locations=locations_below(token(operator_name), error)) from None
 
 
 def _value(codec: Codec, field: Field, raw: Any) -> Value:
@@ -207,21 +196,8 @@ _USAGES: Final[Mapping[FieldType, Mapping[str, tuple[Operator, _Argument]]]] = {
 _MERGED: Final = frozenset({FieldType.DOCUMENT, FieldType.MAP})
 
 
-def _merge(present: Any, patch: dict[str, Any]) -> dict[str, Any]:
-    """Apply a patch as RFC 7396 section 2 says, sharing what is not changed."""
-    result: dict[str, Any] = dict(present) if type(present) is dict else {}
-    for name, member in patch.items():
-        if member is None:
-            result.pop(name, None)
-        elif type(member) is dict:
-            result[name] = _merge(result.get(name), member)
-        else:
-            result[name] = member
-    return result
-
-
 def _check_depth(patch: dict[str, Any], depth: int = 1) -> None:
-    """Refuse what `_merge` would have to follow deeper than any document may be."""
+    """Refuse a patch that is nested deeper than any document may be."""
     if depth > DOCUMENT_DEPTH:
         raise InvalidValue(f"must not be nested deeper than {DOCUMENT_DEPTH}")
     for member in patch.values():

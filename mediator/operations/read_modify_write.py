@@ -1,4 +1,4 @@
-"""Revisions: read, compute, write on condition that nobody was faster."""
+"""Read-modify-write: read, compute, and write if nobody else has written meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mediator.routing.model import ClassRoute
 __all__ = ["ATTEMPTS", "alternative", "matches", "read_modify_write", "update_of"]
 
 ATTEMPTS = 32
-"""How often a write is tried that is bound to what was seen."""
+"""How often a write is tried that is bound to the versions read."""
 
 
 async def read_modify_write(
@@ -22,13 +22,7 @@ async def read_modify_write(
     read: Callable[[Get], Awaitable[Outcome]],
     apply: Callable[[ClassRoute, Update, Mapping[str, int]], Awaitable[Outcome]],
 ) -> Outcome:
-    """Apply a revision, starting over when somebody else changed the object meanwhile.
-
-    Args:
-        route: Where the class lives.
-        operation: The revision.
-        read: Reads the object.
-        apply: Carries out an update if the groups have the versions given.
+    """Carry out a read-modify-write, starting over when somebody else was faster.
 
     Raises:
         PreconditionFailed: The object does not meet the operation's condition.
@@ -40,13 +34,13 @@ async def read_modify_write(
             raise PreconditionFailed(
                 f"{operation.class_name}/{operation.id} was changed meanwhile."
             )
-        # How long it takes, the operation alone knows: a patch may move what is large many times.
+        # In a thread: a patch may move what is large many times, which only computing it shows.
         update = await offload(True, update_of, route, operation, current)
         if not (update.values or update.unset):
             return current
-        seen = {group: v for group, v in current.versions.items() if v is not None}
+        expect = {group: v for group, v in current.versions.items() if v is not None}
         try:
-            return await apply(route, update, seen)
+            return await apply(route, update, expect)
         except PreconditionFailed:
             continue
     raise Conflict("The object is being changed by others all the time; try again.")
@@ -70,7 +64,7 @@ def matches(condition: Condition, current: Outcome) -> bool:
 
 
 def alternative(condition: Condition, current: Outcome) -> Mapping[str, int | None] | None:
-    """Find the alternative of If-Match that names the current versions; empty if none is asked."""
+    """Find the alternative of If-Match that names the current versions; empty: no condition."""
     for named in condition.versions or ({},):
         if all(current.versions.get(group) == version for group, version in named.items()):
             return named
@@ -102,10 +96,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _check_required(route: ClassRoute, unset: tuple[str, ...]) -> None:
-    places = [
+    locations = [
         Location(f"/{name}", "the field is required")
         for name in unset
         if route.schema.fields[name].required
     ]
-    if places:
-        raise Invalid("A required field cannot be removed.", locations=places)
+    if locations:
+        raise Invalid("A required field cannot be removed.", locations=locations)

@@ -1,4 +1,4 @@
-"""Answers remembered under an operation id (docs/design.md, "Writing")."""
+"""Replaying answers that stores remember under an operation id (idempotency)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["recall"]
 
 
 async def recall(systems: Systems, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
-    """Put together what the class's stores remember of an operation.
+    """Merge what the class's stores remember of an operation; None: nothing.
 
     Raises:
         IdempotencyReused: The operation id was used with another fingerprint.
@@ -24,14 +24,14 @@ async def recall(systems: Systems, route: ClassRoute, operation: WriteOperation)
     answers = await asyncio.gather(
         *(_recall(systems, fragment, operation) for fragment in route.fragments)
     )
-    found = [answer for answer in answers if answer is not None]
-    if not found:
+    known = [answer for answer in answers if answer is not None]
+    if not known:
         return None
-    if found[0].fingerprint != operation.fingerprint:
+    if known[0].fingerprint != operation.fingerprint:
         raise IdempotencyReused("The Idempotency-Key was used with another request before.")
     versions: dict[str, int | None] = {}
-    values = _sent(operation)
-    for answer in found:
+    values = _sent_values(operation)
+    for answer in known:
         versions.update(answer.result.versions)
         if values is not None:
             values.update(answer.result.values)
@@ -39,7 +39,7 @@ async def recall(systems: Systems, route: ClassRoute, operation: WriteOperation)
         id=operation.id,
         values=values,
         versions=dict(sorted(versions.items())),
-        created=found[0].result.created,
+        created=known[0].result.created,
         replayed=True,
         schema_version=route.schema_version,
     )
@@ -55,7 +55,7 @@ async def _recall(
         raise unavailable(store, error, "read") from error
 
 
-def _sent(operation: WriteOperation) -> Values | None:
+def _sent_values(operation: WriteOperation) -> Values | None:
     match operation:
         case Delete():
             return None

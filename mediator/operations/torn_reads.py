@@ -1,13 +1,13 @@
-"""Objects whose fragments may not belong together: a second look tells whether they do.
+"""Torn reads: fragments of one object that may not belong together, and how they are confirmed.
 
-Fragments belong together if they are of one creation version, and one write over several systems
-was the last to happen on all of them (`Record.joint`). Else such a write is under way, or happened
-while they were read, or the object lacks a fragment: a group that is added to a class on a further
-system has nothing of the objects that were there before.
+Fragments belong together if they are of one creation version, and have the same last joint write
+(`Record.joint`). Else a joint write is under way, or took effect while they were read, or the
+object lacks a fragment: a group that is added to a class on a further system has nothing of the
+objects that were there before.
 
-The second look asks the records for their versions and intents. A write that has reached some of
-them has its intent on the others. So if there is none, and all versions are those that were read,
-then they were so at one moment, and belong together.
+To confirm them, the versions and intents of the records are read. A joint write that has reached
+some of them has its intent on the others. So if there is no intent, and all versions are those that
+were read, they were so at one moment (docs/transactions.md, "Who meets an intent").
 """
 
 from __future__ import annotations
@@ -29,21 +29,17 @@ from mediator.stores.port import Fragment, RecordKey, RecordState
 __all__ = ["TornReads"]
 
 RESOLVED_WITHIN_S: Final = 3.0
-"""How long a strong read waits for writes over several systems."""
+"""How long a strong read waits for joint writes."""
 
 
 class TornReads:
-    """Looks again at what was read.
-
-    Args:
-        calls: Sends store calls.
-    """
+    """Confirms torn reads, or reads again."""
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
         self._intents = IntentStore(calls.systems)
 
-    async def resolve_torn(
+    async def resolve(
         self,
         route: ClassRoute,
         resource: Get,
@@ -51,56 +47,56 @@ class TornReads:
         *,
         whole: bool = False,
     ) -> list[Outcome | None]:
-        """Look again at those outcomes of one resource that are partial.
+        """Return outcomes of one resource; torn ones have been confirmed, or read again.
 
         Args:
             route: Where the class lives.
-            resource: What was read, of any object.
-            outcomes: What came of it.
-            whole: Resolve writes that are under way, until no outcome is partial or pending.
+            resource: The resource, of any object.
+            outcomes: What was read of it.
+            whole: Resolve joint writes under way, until no outcome is partial or pending.
 
         Raises:
             Unavailable: A system does not answer, or with `whole` some write could not be resolved.
         """
-        now = list(outcomes)
+        current = list(outcomes)
         backoff: Backoff | None = None
-        while left := _doubtful(now, whole=whole):
-            met = await self._look(route, resource, now, left)
+        while torn := _torn(current, whole=whole):
+            met = await self._confirm(route, resource, current, torn)
             if not whole:
                 break
             backoff = backoff or Backoff(RESOLVED_WITHIN_S)
             if backoff.is_exhausted:
-                raise _unresolved(route, left)
+                raise _unresolved(route, torn)
             if met:
                 await backoff.wait_for(met, self._calls.intents)
-        return now
+        return current
 
-    async def _look(
+    async def _confirm(
         self,
         route: ClassRoute,
         resource: Get,
-        now: list[Outcome | None],
-        left: Mapping[int, Outcome],
+        current: list[Outcome | None],
+        torn: Mapping[int, Outcome],
     ) -> ForeignIntents:
         """Confirm outcomes, or read them again; returns the intents that were met."""
-        shown = resource_of(route, resource.fields)
-        keys = [(f, outcome.id) for outcome in left.values() for f, _ in shown.fragments]
-        found = dict(zip(keys, await self._intents.standing(keys), strict=True))
-        torn: dict[int, Outcome] = {}
-        for i, outcome in left.items():
-            here = {f: found[f, outcome.id] for f, _ in shown.fragments}
-            if _stands(shown, outcome, here):
-                now[i] = replace(outcome, partial=(), pending=False)
+        whole = resource_of(route, resource.fields)
+        keys = [(f, outcome.id) for outcome in torn.values() for f, _ in whole.fragments]
+        states = dict(zip(keys, await self._intents.record_states(keys), strict=True))
+        changed: dict[int, Outcome] = {}
+        for i, outcome in torn.items():
+            fragments = {f: states[f, outcome.id] for f, _ in whole.fragments}
+            if _is_unchanged(whole, outcome, fragments):
+                current[i] = replace(outcome, partial=(), pending=False)
             else:
-                torn[i] = outcome
-        ids = [outcome.id for outcome in torn.values()]
+                changed[i] = outcome
+        ids = [outcome.id for outcome in changed.values()]
         again = await read_objects(self._calls, route, resource, ids) if ids else ()
-        for i, read in zip(torn, again, strict=True):
-            now[i] = read
-        return _intents(found)
+        for i, read in zip(changed, again, strict=True):
+            current[i] = read
+        return _intents(states)
 
 
-def _doubtful(outcomes: Sequence[Outcome | None], *, whole: bool) -> dict[int, Outcome]:
+def _torn(outcomes: Sequence[Outcome | None], *, whole: bool) -> dict[int, Outcome]:
     return {
         i: outcome
         for i, outcome in enumerate(outcomes)
@@ -108,33 +104,35 @@ def _doubtful(outcomes: Sequence[Outcome | None], *, whole: bool) -> dict[int, O
     }
 
 
-def _stands(shown: Resource, outcome: Outcome, here: Mapping[Fragment, RecordState]) -> bool:
-    """Whether all records are as they were read, and no intent is on any of them."""
-    if any(standing.intent for standing in here.values()):
+def _is_unchanged(
+    resource: Resource, outcome: Outcome, states: Mapping[Fragment, RecordState]
+) -> bool:
+    """Whether all records are at the versions that were read, and none has an intent."""
+    if any(state.intent for state in states.values()):
         return False
-    creation_versions = [standing.creation_version for standing in here.values()]
+    creation_versions = [state.creation_version for state in states.values()]
     lead = (
         creation_versions[0]
-        if shown.anchored
-        else max((b for b in creation_versions if b), default=None)
+        if resource.anchored
+        else max(filter(None, creation_versions), default=None)
     )
     current = {
-        group: standing.versions.get(group) if standing.creation_version == lead else None
-        for fragment, standing in here.items()
+        group: state.versions.get(group) if state.creation_version == lead else None
+        for fragment, state in states.items()
         for group in fragment.groups
     }
     return lead is not None and all(current[g] == v for g, v in outcome.versions.items())
 
 
-def _intents(found: Mapping[RecordKey, RecordState]) -> dict[str, list[RecordKey]]:
+def _intents(states: Mapping[RecordKey, RecordState]) -> dict[str, list[RecordKey]]:
     met: dict[str, list[RecordKey]] = {}
-    for key, standing in found.items():
-        if standing.intent:
-            met.setdefault(standing.intent, []).append(key)
+    for key, state in states.items():
+        if state.intent:
+            met.setdefault(state.intent, []).append(key)
     return met
 
 
-def _unresolved(route: ClassRoute, left: Mapping[int, Outcome]) -> Unavailable:
-    name = f"{route.schema.name}/{next(iter(left.values())).id}"
+def _unresolved(route: ClassRoute, torn: Mapping[int, Outcome]) -> Unavailable:
+    name = f"{route.schema.name}/{next(iter(torn.values())).id}"
     detail = f"A write of {name} over several systems is still under way; try again."
     return Unavailable(detail, system=route.anchor.system)

@@ -94,15 +94,7 @@ class Answer:
 
 
 class Execution:
-    """Carries out one plan.
-
-    Args:
-        plan: The plan.
-        calls: Sends store calls.
-        budget: What it may cost.
-        joiner: Joins what references point to.
-        resolve_torn: Looks at partial objects again.
-    """
+    """Carries out one plan."""
 
     def __init__(
         self,
@@ -117,7 +109,7 @@ class Execution:
         self._budget = budget
         self._driver = Driver(plan, calls.systems, budget)
         self._joiner = joiner
-        self._look_again = resolve_torn
+        self._resolve_torn = resolve_torn
         self._seen: set[str] = set()
         self._late = FilterEvaluator(plan.late, budget) if plan.late is not None else None
         self._partial: set[str] = set()
@@ -164,7 +156,7 @@ class Execution:
         return items
 
     def _following(self, rest: Plan) -> Execution:
-        following = Execution(rest, self._calls, self._budget, self._joiner, self._look_again)
+        following = Execution(rest, self._calls, self._budget, self._joiner, self._resolve_torn)
         following._seen, following._partial = self._seen, self._partial
         return following
 
@@ -244,7 +236,7 @@ class Execution:
         plan, resource = self._plan, self._resource
         whole = resource_of(plan.route, plan.fields)
         outcomes = await self._merged(whole, records)
-        outcomes = list(await self._look_again(plan.route, resource, outcomes))
+        outcomes = list(await self._resolve_torn(plan.route, resource, outcomes))
         self._partial.update(*[o.partial for o in outcomes if o is not None and o.partial])
         return outcomes
 

@@ -33,12 +33,6 @@ Joined = dict[str, Outcome | None]
 class Joiner:
     """Joins what one query asks for; each object is read once.
 
-    Args:
-        calls: Sends store calls.
-        budget: What the query may cost.
-        route_of: Finds where a class of the database lives.
-        resolve_torn: Resolves torn reads.
-
     Attributes:
         partial: Groups of what was joined that are partial.
     """
@@ -55,7 +49,7 @@ class Joiner:
         self._calls = calls
         self._budget = budget
         self._route_of = route_of
-        self._look_again = resolve_torn
+        self._resolve_torn = resolve_torn
         self._known: dict[str, dict[str, Outcome | None]] = {}
         self.partial: set[str] = set()
 
@@ -85,7 +79,7 @@ class Joiner:
             outcomes = await read_objects(self._calls, route, resource, chunk)
             for fragment, _ in resource_of(route, resource.fields).fragments:
                 self._budget.spend(fragment.system, len(chunk))
-            outcomes = list(await self._look_again(route, resource, outcomes))
+            outcomes = list(await self._resolve_torn(route, resource, outcomes))
             there = [outcome for outcome in outcomes if outcome is not None]
             objects |= {outcome.id: outcome for outcome in there}
             self.partial.update(*(outcome.partial for outcome in there))

@@ -110,12 +110,6 @@ class _Layout(NamedTuple):
 def make_plan(query: Query, route: ClassRoute, store_of: StoreOf, route_of: RouteOf) -> Plan:
     """Plan a query.
 
-    Args:
-        query: The query.
-        route: Where its class lives.
-        store_of: Finds the store of a system.
-        route_of: Finds where joined classes live.
-
     Raises:
         NeedsScan: All objects would have to be sent over, and that is not allowed.
         Unavailable: A system of the class is not connected.

@@ -1,6 +1,6 @@
-"""Reading a JSON document node by node, noting every mistake instead of stopping at the first.
+"""Reading a JSON document node by node, noting every error instead of stopping at the first.
 
-A reader returns something usable even after a mistake, because the result is thrown away then.
+A reader returns something usable even after an error, because the result is discarded then.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Node:
 
     @property
     def pointer(self) -> str:
-        """JSON pointer to here: put together where it is asked for, as few nodes are wrong."""
+        """JSON pointer to here: built on demand, as few nodes have errors."""
         above, step = self._above, self._step
         if isinstance(above, str):
             return above
@@ -67,7 +67,7 @@ class Node:
         return self.value is not MISSING
 
     def error(self, detail: str) -> None:
-        """Note a mistake here."""
+        """Note an error here."""
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(Location(self.pointer, detail))
 
@@ -151,11 +151,11 @@ class Node:
         return None
 
     def choice(self, among: type[Choice]) -> Choice | None:
-        """Read one of some words; None if it is left out."""
+        """Read a member of an enumeration; None if it is left out."""
         return among(word) if (word := self.word(*among)) is not None else None
 
     def word(self, *among: str) -> str | None:
-        """Read one of some words; None if it is left out."""
+        """Read one of some strings; None if it is left out."""
         if not self.given:
             return None
         if isinstance(self.value, str) and self.value in among:

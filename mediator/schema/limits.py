@@ -1,4 +1,4 @@
-"""How large the parts of a schema and of a value may be; docs/limits.md tells users."""
+"""Limits of the parts of a schema and of a value (docs/limits.md)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CACHE_COST_MAX: Final = 1000
 """Costs of caching, in units of a read that reaches the systems."""
 
 OBJECT_TTL_MAX_S: Final = 100 * CACHE_MAX_TTL_S
-"""Longest life of an object in seconds; its end must be a time that every store can hold."""
+"""Longest `ttl_s` of objects; their expiry must be a time that every store can hold."""
 
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
@@ -53,7 +53,7 @@ DECIMAL_MAX_EXPONENT: Final = 6144
 """Exponents of the first digit, and digits, are those of IEEE 754 decimal128."""
 
 DECIMAL_TEXT_LENGTH: Final = 256
-"""Longest spelling of a decimal that is read; canonical text is much shorter."""
+"""Longest text of a decimal that is decoded; canonical text is much shorter."""
 
 DOCUMENT_DEPTH: Final = 32
 """Objects and arrays within each other in a document, itself included."""
@@ -62,4 +62,4 @@ ID_BYTES: Final = 512
 MAP_KEY_BYTES: Final = 512
 
 MAX_ERRORS: Final = 100
-"""Mistakes that one answer names; what is wrong more often is not told more often."""
+"""Errors that one answer names at most."""

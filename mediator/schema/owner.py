@@ -1,4 +1,4 @@
-"""The field that says whose an object is: what it has to be, so that it can be relied on."""
+"""Validating `owner_field`, the field that names the owner of an object."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ __all__ = ["check_owner"]
 
 
 def check_owner(schema: ClassSchema, node: Node) -> None:
-    """Note what keeps a class's `owner_field` from telling for every object whose it is.
-
-    Args:
-        schema: The class.
-        node: Where it is written.
-    """
+    """Note what keeps a class's `owner_field` from naming the owner of every object."""
     if schema.owner_field is None:
         return
     field = schema.fields.get(schema.owner_field)
@@ -24,7 +19,7 @@ def check_owner(schema: ClassSchema, node: Node) -> None:
     else:
         _check_field(field, node["fields"][field.name])
     if schema.cache.visibility != "none":
-        # Caches know no owners, and the sketch that keeps them true tells of everybody's objects.
+        # Caches know no owners, and the sketch reveals changes of everybody's objects.
         node["cache"]["visibility"].error("must be none, because of owner_field")
 
 

@@ -1,4 +1,4 @@
-"""Reading a schema from JSON: exactly one shape, and every mistake told with its place."""
+"""Parsing a schema from JSON: exactly one shape, and every error with its location."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RESERVED_CLASSES: Final = frozenset(
 """Names of database-level routes, which no class may take (docs/design.md, "Names and ids")."""
 
 _CONTAINERS = frozenset({FieldType.LIST, FieldType.SET, FieldType.MAP})
-_OF_A_CLASS = (
+_CLASS_MEMBERS = (
     "annotations",
     "cache",
     "require_if_match",
@@ -54,8 +54,11 @@ _OF_A_CLASS = (
     "owner_field",
     "fields",
 )
-_OPTIONAL = ("items", "to", "required", "max_length", "default", "index", "group", "annotations")
-_ITEM_SCALARS = SCALARS - {FieldType.REFERENCE}  # there is no place to name the class referred to
+_FIELD_MEMBERS = (
+    *("items", "to", "required", "max_length", "default", "index", "group"),
+    "annotations",
+)
+_ITEM_SCALARS = SCALARS - {FieldType.REFERENCE}  # `to` names the class of a field only
 _MEASURED = _CONTAINERS | {FieldType.STRING, FieldType.BINARY}
 _ITEMS: Mapping[FieldType, frozenset[FieldType]] = {
     FieldType.SET: _ITEM_SCALARS,
@@ -126,7 +129,7 @@ def _system(node: Node) -> str | None:
 def _class(name: str, node: Node, classes: frozenset[str]) -> ClassSchema:
     if name in RESERVED_CLASSES:
         node.error(f"{name} is a reserved name")
-    node.shape(*_OF_A_CLASS)
+    node.shape(*_CLASS_MEMBERS)
     owner = node["owner_field"]
     schema = ClassSchema(
         name=name,
@@ -172,7 +175,7 @@ def _field(name: str, node: Node, classes: frozenset[str]) -> Field:
     throttle()
     if name == "id":
         node.error("id is a reserved name")
-    node.shape(*_OPTIONAL, required=("type",))
+    node.shape(*_FIELD_MEMBERS, required=("type",))
     type_ = node["type"].choice(FieldType)
     field = Field(
         name=name,
@@ -257,8 +260,8 @@ def _default(node: Node, field: Field) -> Value | MissingType:
     try:
         value: Value = decoder(field)(node.value)
     except InvalidValue as error:
-        for place in error.locations:
-            below = Node(node.value, node.pointer + place.pointer, node.errors)
-            below.error(place.detail)
+        for location in error.locations:
+            below = Node(node.value, node.pointer + location.pointer, node.errors)
+            below.error(location.detail)
         return MISSING
     return value

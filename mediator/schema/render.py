@@ -1,4 +1,4 @@
-"""Writing a schema as JSON: complete, so that `parse_schema` gives the same schema back."""
+"""Rendering a schema as JSON: complete, so that `parse_schema` returns the same schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["schema_document"]
 def schema_document(schema: Schema) -> dict[str, Any]:
     """Write a schema as JSON, ready for orjson.
 
-    Every member that has a default is spelled out. Left out is only what a field has none of:
+    Every member that has a default is written. Left out is only what a field has none of:
     `items`, `to`, `max_length`, `default`; and `statistic` and `violation` of an annotation.
     """
     return {

@@ -28,7 +28,7 @@ MAIN_GROUP: Final = "main"
 """The cache group of fields that name none; it is the anchor group: it decides existence."""
 
 SCRATCH_DATABASE: Final = "portolan_scratch"
-"""Where systems are tried out; what is written to it is nobody's, and is told to nobody."""
+"""The database of store probes and conformance tests; its changes are not relayed."""
 
 
 class MissingType:
@@ -63,7 +63,7 @@ class MaterialisedView:
 
 @dataclass(frozen=True, slots=True)
 class DefaultSystem:
-    """Where fields go that nothing is asked of; None: where a crash loses least."""
+    """The system of fields without annotations; None: the one that loses least in a crash."""
 
     system: str | None = None
 

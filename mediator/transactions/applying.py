@@ -1,8 +1,8 @@
-"""Applying what is committed: repeated by whoever comes, until all of it is done.
+"""Applying committed writes: idempotent, and repeated by any replica until all of it is done.
 
-Every step needs the write's intent, and takes it along; so it happens once, however often and
-however late it is sent. Where a result is needed whoever applied the step, the store remembers it;
-else who comes second does not learn the versions.
+Every step needs the write's intent and removes it; so it takes effect once, however often and
+however late it is sent. Where its result is needed even after another replica has applied it, the
+store remembers it; else a replica that comes second does not know the versions.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from mediator.transactions.preparing import PreparedOperation
 __all__ = ["Answer", "Applier"]
 
 Answer: TypeAlias = Outcome | MediatorError
-"""What came of one operation, or why not all of it is applied yet."""
+"""The outcome of one operation, or why not all of it is applied yet."""
 
-_GONE: Final = (Status.APPLIED, Status.LOCKED)
+_RELEASED: Final = (Status.APPLIED, Status.LOCKED)
 """After these the write's intent is no longer on the record."""
 
 
 @dataclass(slots=True)
-class _Applied:
-    """PreparedOperation that is being applied, and the result of each step so far."""
+class _Progress:
+    """An operation that is being applied, and the results of its steps so far."""
 
     operation: PreparedOperation
     steps: Steps
@@ -41,13 +41,13 @@ class _Applied:
     error: MediatorError | None = None
 
     def due(self) -> list[tuple[int, Write]]:
-        """Return the steps that can be sent: those that need no creation version, or all."""
-        if not self.results and _makes(self.steps):
+        """Return the steps that can be sent now: the first, where the others need its result."""
+        if not self.results and _creates(self.steps):
             return [(0, self.steps.first)]
         return [(i, write) for i, write in enumerate(self.steps.all) if i not in self.results]
 
-    def take(self, index: int, result: WriteResult | MediatorError) -> None:
-        """Note what a step was answered."""
+    def record(self, index: int, result: WriteResult | MediatorError) -> None:
+        """Record the result of a step."""
         if isinstance(result, MediatorError):
             self.error = self.error or result
         else:
@@ -55,13 +55,7 @@ class _Applied:
 
 
 class Applier:
-    """Applies the work of committed writes.
-
-    Args:
-        calls: Sends store calls.
-        intents: Takes intents away.
-        remove_copy: Removes the view's copy of an object that was deleted.
-    """
+    """Applies committed writes."""
 
     def __init__(
         self,
@@ -74,9 +68,9 @@ class Applier:
         self._remove_copy = remove_copy
 
     async def apply(self, prepared: Sequence[PreparedOperation], intent: str) -> list[Answer]:
-        """Apply all of it and take the intents away; returns what came of each operation."""
+        """Apply all operations and remove the intents; returns the answer to each."""
         applied = [
-            _Applied(operation, operation.steps)
+            _Progress(operation, operation.steps)
             for operation in prepared
             if operation.steps is not None
         ]
@@ -85,41 +79,42 @@ class Applier:
             key for operation in prepared for key in operation.target.keys if key not in written
         ]
         error = await self._apply(applied, others, intent)
-        error = await self._release(_left(applied), intent) or error
+        error = await self._release(_unreleased(applied), intent) or error
         copied = [one for one in applied if _is_copied(one)]
         await concurrently(self._forget_copy(one) for one in copied)
-        found = iter([_answer(one, error) for one in applied])
+        answers = iter([_answer(one, error) for one in applied])
         return [
-            next(found) if operation.steps is not None else _known(operation)
+            next(answers) if operation.steps is not None else _known(operation)
             for operation in prepared
         ]
 
     async def _apply(
-        self, applied: Sequence[_Applied], others: Sequence[RecordKey], intent: str
+        self, applied: Sequence[_Progress], others: Sequence[RecordKey], intent: str
     ) -> MediatorError | None:
-        """Send all steps, and take the intent from the other records at the same time."""
+        """Send all steps, and remove the intent from the other records at the same time."""
         if not others:
             await self._steps(applied)
             return None
         _, error = await both(self._steps(applied), self._release(others, intent))
         return error
 
-    async def _steps(self, applied: Sequence[_Applied]) -> None:
+    async def _steps(self, applied: Sequence[_Progress]) -> None:
         await self._step(applied)
-        if creation_versions := [one for one in applied if one.error is None and one.due()]:
-            for one in creation_versions:
-                await self._bind(one)  # without a round trip, but for what others have applied
-            await self._step(creation_versions)
+        # Where an object is created, its other fragments need the creation version of the anchor.
+        if following := [one for one in applied if one.error is None and one.due()]:
+            for one in following:
+                await self._bind(one)
+            await self._step(following)
 
-    async def _step(self, applied: Sequence[_Applied]) -> None:
-        """Send the steps that are due, with one call for each system."""
+    async def _step(self, applied: Sequence[_Progress]) -> None:
+        """Send the steps that are due, with one round trip for each system."""
         due = [(one, i, write) for one in applied for i, write in one.due()]
         results = await self._calls.write_each([write for _, _, write in due])
         for (one, i, _), result in zip(due, results, strict=True):
-            one.take(i, result)
+            one.record(i, result)
 
-    async def _bind(self, one: _Applied) -> None:
-        """Bind the following steps to the generation that the first one has made."""
+    async def _bind(self, one: _Progress) -> None:
+        """Bind the following steps to the generation that the first one has created."""
         creation_version = await self._creation_version(one.steps.first, one.results[0])
         rest = tuple(
             w.with_intent(w.intent, creation_version=creation_version, remember=w.remember)
@@ -128,15 +123,15 @@ class Applier:
         one.steps = Steps(one.steps.first, rest)
 
     async def _creation_version(self, write: Write, result: WriteResult) -> int:
-        """Return the creation version that the other fragments of an object need."""
+        """Return the creation version that a step has given, or found."""
         if result.status is not Status.LOCKED:
             return result.creation_version
-        # It was applied before, and its store has forgotten the result by now.
-        [standing] = await self._intents.standing([(write.fragment, write.id)])
-        return standing.creation_version or max(standing.versions.values(), default=0)
+        # Another replica has applied it, and its store does not remember the result.
+        [state] = await self._intents.record_states([(write.fragment, write.id)])
+        return state.creation_version or max(state.versions.values(), default=0)
 
     async def _release(self, keys: Sequence[RecordKey], intent: str) -> MediatorError | None:
-        """Take away intents of a write that is over there; returns why not."""
+        """Remove intents where nothing is left to be applied; returns why that failed."""
         try:
             if keys:
                 await self._intents.unlock(keys, intent, joint=True)
@@ -144,8 +139,8 @@ class Applier:
             return error
         return None
 
-    async def _forget_copy(self, one: _Applied) -> None:
-        """Remove the copy of what was deleted, before that is acknowledged."""
+    async def _forget_copy(self, one: _Progress) -> None:
+        """Remove the view's copy of a deleted object, before the deletion is acknowledged."""
         if one.error is not None:
             return
         first, route = one.steps.first, one.operation.target.route
@@ -157,32 +152,32 @@ class Applier:
             one.error = error
 
 
-def _is_copied(one: _Applied) -> bool:
+def _is_copied(one: _Progress) -> bool:
     route = one.operation.target.route
     return route.copy is not None and one.steps.first.kind is WriteKind.DELETE
 
 
-def _answer(one: _Applied, error: MediatorError | None) -> Answer:
+def _answer(one: _Progress, error: MediatorError | None) -> Answer:
     if failure := one.error or error:
         return failure
     results = [one.results[i] for i in range(len(one.steps.all))]
     return merge_results(one.operation.target.route, one.steps, results)
 
 
-def _left(applied: Sequence[_Applied]) -> list[RecordKey]:
-    """Tell where the intent may be left although the step is over: it found nothing to write."""
+def _unreleased(applied: Sequence[_Progress]) -> list[RecordKey]:
+    """Return the records that may still have the intent: their steps found nothing to write."""
     return [
         (write.fragment, write.id)
         for one in applied
         for i, write in enumerate(one.steps.all)
-        if i in one.results and one.results[i].status not in _GONE
+        if i in one.results and one.results[i].status not in _RELEASED
     ]
 
 
-def _makes(steps: Steps) -> bool:
-    """Whether the first step makes an object, whose creation version the others need."""
-    made = (WriteKind.CREATE, WriteKind.REPLACE)
-    return any(write.kind in made and write.creation_version is None for write in steps.rest)
+def _creates(steps: Steps) -> bool:
+    """Whether the first step creates the object, whose creation version the others need."""
+    creating = (WriteKind.CREATE, WriteKind.REPLACE)
+    return any(write.kind in creating and write.creation_version is None for write in steps.rest)
 
 
 def _known(operation: PreparedOperation) -> Outcome:

@@ -1,4 +1,4 @@
-"""Waves of joint writes: as many operations as one entry of the log may hold."""
+"""Chunks of joint writes: as many operations as one entry of the log may hold."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ RoutedWrite: TypeAlias = tuple[ClassRoute, WriteOperation]
 """An operation, and where its class lives."""
 
 CHUNK_OPERATIONS: Final = 50
-"""Objects that go through the phases together. Waves overlap: while the systems apply one, the next
-is prepared."""
+"""Objects that go through the phases together."""
 
 CHUNK_BYTES: Final = 4 * 2**20
-"""What the operations of a chunk set, about; one that sets more goes alone."""
+"""About how much the operations of a chunk set; one that sets more is a chunk by itself."""
 
 _REVISION_BYTES: Final = CHUNK_BYTES // 16
-"""Stands for a revision: what it sets is known only once the object has been read."""
+"""Assumed of a read-modify-write: what it sets is known only once the object has been read."""
 
 
 def chunks(operations: Sequence[RoutedWrite]) -> list[Sequence[RoutedWrite]]:

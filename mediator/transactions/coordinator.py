@@ -1,9 +1,9 @@
-"""Transactions: writes over several objects that happen if all that was read still stands.
+"""Transactions: writes of several objects that happen if all that was read is unchanged.
 
 They go through the phases of every write over several systems (`mediator.transactions.phases`); the
-read set is validated once their intents are set, before they are committed. Who meets an intent of
-somebody else takes its own back, and begins again a moment later: so none waits for another in a
-circle.
+read set is validated once their intents are set, before they are committed. A transaction that
+meets an intent of another write removes its own, and starts over a moment later: so none waits for
+another in a circle, and there is no deadlock.
 """
 
 from __future__ import annotations
@@ -33,26 +33,19 @@ from mediator.transactions.log import Entry, State, TransactionLog
 from mediator.transactions.model import Blocked, Transaction, check
 from mediator.transactions.phases import Phases
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
-from mediator.transactions.recovery import OperationPlane, TransactionResolver
 from mediator.transactions.redo import load_outcome
+from mediator.transactions.resolver import OperationPlane, TransactionResolver
 from mediator.transactions.targets import Target
 from mediator.transactions.validation import validate
 
 __all__ = ["Transactions"]
 
 MAX_WAIT_S: Final = 2.0
-"""How long a transaction tries to get past others."""
+"""How long a transaction retries while others write its objects."""
 
 
 class Transactions:
     """Carries out transactions, and what single writes over several systems need.
-
-    Args:
-        plane: Carries out single operations.
-        calls: Sends store calls.
-        log: The log of writes over several systems.
-        clock: The time, for what expires.
-        observe: WriteReply of what was recovered.
 
     Attributes:
         resolver: Resolves writes whose intents are met.
@@ -86,7 +79,7 @@ class Transactions:
         check(transaction)
 
         async def attempt(_: Backoff) -> list[Outcome]:
-            return await self._known(transaction) or await self._attempt(transaction)
+            return await self._replay(transaction) or await self._attempt(transaction)
 
         try:
             return await self._phases.until_free(attempt, MAX_WAIT_S)
@@ -106,8 +99,8 @@ class Transactions:
         """Forget answers that need not be remembered any longer."""
         return await self._log.reap(limit)
 
-    async def _known(self, transaction: Transaction) -> list[Outcome] | None:
-        """Answer a transaction that comes again; None: it has not happened."""
+    async def _replay(self, transaction: Transaction) -> list[Outcome] | None:
+        """Return the outcomes of a transaction that was sent before; None: it has not happened."""
         if transaction.fingerprint is None:
             return None
         entry = await self._log.find_operation(transaction.operation)
@@ -116,7 +109,7 @@ class Transactions:
         if entry.fingerprint != transaction.fingerprint:
             raise IdempotencyReused("The Idempotency-Key was used with another request before.")
         if entry.state is State.DONE:
-            return [load_outcome(told) for told in entry.answer or ()]
+            return [load_outcome(document) for document in entry.answer or ()]
         if entry.state is State.COMMITTED:
             return results_or_raise(await self.resolver.roll_forward(entry))
         if not entry.overdue:
@@ -132,7 +125,7 @@ class Transactions:
             raise
         except Unavailable:
             if await self.resolver.outdated(routes.values()):
-                raise Blocked from None  # what did not answer may have been a class that is gone
+                raise Blocked from None  # it may have been a class that no longer exists there
             raise
 
     async def _carry_out(
@@ -144,54 +137,54 @@ class Transactions:
         targets = [Target(routes[w.class_name], w.id) for w in transaction.writes]
         entry = _entry_of(transaction)
         try:
-            prepared = await self._decide(transaction, routes, targets, entry)
+            prepared = await self._prepare(transaction, routes, targets, entry)
         except BaseException:
             await self.resolver.abandon(entry, targets)
             raise
         return results_or_raise(await self._phases.commit(entry, prepared))
 
-    async def _decide(
+    async def _prepare(
         self,
         transaction: Transaction,
         routes: dict[str, ClassRoute],
         targets: Sequence[Target],
         entry: Entry,
     ) -> list[PreparedOperation]:
-        """Set the intents, and find out what its operations come to and whether they may."""
+        """Set the intents, turn the operations into steps, and validate the read set."""
         await self._phases.end_expired(targets)
-        held = results_or_raise(await self._phases.begin(entry, targets))
+        objects = results_or_raise(await self._phases.begin(entry, targets))
         met: dict[str, list[RecordKey]] = {}
-        for one in held:
-            for intent, keys in one.foreign(entry.intent).items():
+        for locked in objects:
+            for intent, keys in locked.foreign(entry.intent).items():
                 met.setdefault(intent, []).extend(keys)
-        if met or any(self._phases.has_expired(one) for one in held):
+        if met or any(map(self._phases.has_expired, objects)):
             raise Blocked(met)
         read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
-        asked = [
-            PendingOperation(operation, one, (operation.class_name, operation.id) in read)
-            for operation, one in zip(transaction.writes, held, strict=True)
+        pending = [
+            PendingOperation(operation, locked, (operation.class_name, operation.id) in read)
+            for operation, locked in zip(transaction.writes, objects, strict=True)
         ]
-        prepared = results_or_raise(await prepare(asked, entry.intent, self._calls))
+        prepared = results_or_raise(await prepare(pending, entry.intent, self._calls))
         await self._validate(transaction, routes, entry.intent)
         return prepared
 
     async def _validate(
         self, transaction: Transaction, routes: dict[str, ClassRoute], intent: str
     ) -> None:
-        """Get out of the way of others that are about to write what was read."""
+        """Validate the read set; raises `Blocked` where others are about to write what was read."""
         intents, now = self.resolver.intents, self._clock.now
         met = await validate(intents, transaction.reads, routes, intent, now)
-        # Only now: a class that is held by now may have been placed anew before it was looked at.
+        # Only now: a class that is held may have been placed anew before its records were read.
         read = {seen.class_name for seen in transaction.reads} & routes.keys()
         self._calls.check_writable(f for name in read for f in routes[name].fragments)
         if met:
             raise Blocked(met)
 
     async def _routes(self, transaction: Transaction) -> dict[str, ClassRoute]:
-        """Find the classes of a transaction; one of those read that is gone fails validation.
+        """Return the routes of a transaction's classes; a class read that is gone fails validation.
 
-        However many are unknown, one look for a newer model tells of all. There is a second one
-        only if a write has to be refused after the first has found the class of another.
+        However many are unknown, the newest model is fetched once. It is fetched again only if a
+        write has to be refused after that has found the class of another.
         """
         database = transaction.database
         written = {write.class_name for write in transaction.writes}
@@ -210,8 +203,8 @@ class Transactions:
         return routes
 
     def _classes(self, database: str) -> Mapping[str, ClassRoute]:
-        found = self._plane.model.databases.get(database)
-        return found.classes if found else {}
+        route = self._plane.model.databases.get(database)
+        return route.classes if route else {}
 
 
 def _entry_of(transaction: Transaction) -> Entry:

@@ -1,12 +1,12 @@
 """Joint writes: operations on objects whose fragments lie on several systems.
 
 Each object is written as a whole or not at all. Many objects go through the phases together, with
-one call for each system and phase; an object on which somebody else is at work drops out, and is
-tried alone.
+one call for each system and phase; an object that somebody else is writing drops out, and is tried
+alone.
 
-Whoever writes a single object and has its anchor keeps it, and waits for the other fragments; who
-has not got the anchor takes its intents back. So two of them neither wait for each other, nor send
-each other away for ever.
+A write of a single object that has its intent on the anchor keeps it, and waits for the other
+fragments; one that has not removes its intents. So two of them neither wait for each other, nor
+make each other start over for ever (docs/transactions.md, "Who meets an intent").
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Locked, MediatorError, Unavailable
+from mediator.base.results import result_or_error
 from mediator.model.operations import Outcome, WriteOperation
 from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
@@ -31,13 +32,13 @@ from mediator.transactions.log import Entry
 from mediator.transactions.model import Blocked
 from mediator.transactions.phases import Phases
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
-from mediator.transactions.recovery import OperationPlane, TransactionResolver
+from mediator.transactions.resolver import OperationPlane, TransactionResolver
 from mediator.transactions.targets import LockedObject, Target
 
 __all__ = ["JointWriter"]
 
 MAX_WAIT_S: Final = 2.0
-"""How long a write tries to get past others."""
+"""How long a write retries while others write its object."""
 
 LOCK_TIMEOUT_S: Final = 10.0
 """How long a write waits for others of the same replica on its object."""
@@ -49,18 +50,11 @@ _Attempted: TypeAlias = Answer | Blocked
 
 
 class _LockTimeout(Exception):
-    """Others of the same replica were before it all the time."""
+    """Earlier writes of the same replica have held the object's lock all the time."""
 
 
 class JointWriter:
-    """Writes objects whose fragments lie on several systems; implements `JointWrites`.
-
-    Args:
-        plane: Carries out single operations.
-        calls: Sends store calls.
-        resolver: Applies what is committed, and resolves what is met.
-        phases: What a write goes through.
-    """
+    """Writes objects whose fragments lie on several systems; implements `JointWrites`."""
 
     def __init__(
         self,
@@ -79,13 +73,13 @@ class JointWriter:
         """Carry out one write.
 
         Raises:
-            Locked: Others were at work on the object all the time; nothing was done.
+            Locked: Others were writing the object all the time; nothing was done.
             OutcomeUnknown: It is committed, or may be; what it writes follows.
             MediatorError: It cannot be done, and nothing was.
         """
 
         async def attempt(backoff: Backoff) -> Outcome:
-            [answer] = await self._try([(route, operation)], backoff)
+            [answer] = await self._attempt([(route, operation)], backoff)
             if isinstance(answer, Outcome):
                 return answer
             raise answer
@@ -102,54 +96,55 @@ class JointWriter:
 
     @asynccontextmanager
     async def _object_lock(self, operation: WriteOperation) -> AsyncIterator[None]:
-        """Let writes of one object begin one after the other here, rather than meet in its records.
+        """Serialise the writes of one object here, rather than by intents in its records.
 
         Raises:
             _LockTimeout: There were too many before it.
         """
         key = (operation.database, operation.class_name, operation.id)
-        turn = self._object_locks.setdefault(key, asyncio.Lock())
+        lock = self._object_locks.setdefault(key, asyncio.Lock())
         try:
             async with asyncio.timeout(LOCK_TIMEOUT_S):
-                await turn.acquire()
+                await lock.acquire()
         except TimeoutError:
             raise _LockTimeout from None
         try:
             yield
         finally:
-            turn.release()
+            lock.release()
 
     async def write_each(self, operations: Sequence[RoutedWrite]) -> list[Answer]:
         """Carry out writes of different objects of one database; each fails by itself."""
         slots = asyncio.Semaphore(ALONE_AT_ONCE)
-        answers = await concurrently(self._write_wave(chunk, slots) for chunk in chunks(operations))
+        # Chunks overlap: while the systems apply one, the next is prepared.
+        answers = await concurrently(
+            self._write_chunk(chunk, slots) for chunk in chunks(operations)
+        )
         return [answer for chunk in answers for answer in chunk]
 
-    async def _write_wave(
+    async def _write_chunk(
         self, operations: Sequence[RoutedWrite], slots: asyncio.Semaphore
     ) -> list[Answer]:
-        tried = await self._try(operations, None)
+        """Write objects together, and those that were blocked alone."""
+        attempted = await self._attempt(operations, None)
 
-        async def alone(routed: RoutedWrite) -> Answer:
+        async def write_alone(write: RoutedWrite) -> Answer:
             async with slots:
-                try:
-                    return await self.write(*routed)
-                except MediatorError as error:
-                    return error
+                return await result_or_error(self.write, *write)
 
-        blocked = [r for r, t in zip(operations, tried, strict=True) if isinstance(t, Blocked)]
-        again = iter(await asyncio.gather(*map(alone, blocked)))
-        return [next(again) if isinstance(one, Blocked) else one for one in tried]
+        blocked = [o for o, a in zip(operations, attempted, strict=True) if isinstance(a, Blocked)]
+        alone = iter(await asyncio.gather(*map(write_alone, blocked)))
+        return [next(alone) if isinstance(one, Blocked) else one for one in attempted]
 
-    async def _try(
+    async def _attempt(
         self, operations: Sequence[RoutedWrite], backoff: Backoff | None
     ) -> list[_Attempted]:
-        """Take operations through the phases once; with backoff, a single one."""
+        """Take operations through the phases once; with back-off, a single one."""
         targets = [Target(route, operation.id) for route, operation in operations]
-        places = [[target.route.schema.name, target.id] for target in targets]
-        entry = Entry(uuid4().hex, operations[0][1].database, places)
+        records = [[target.route.schema.name, target.id] for target in targets]
+        entry = Entry(uuid4().hex, operations[0][1].database, records)
         try:
-            decided = await self._decide(operations, targets, entry, backoff)
+            decided = await self._prepare(operations, targets, entry, backoff)
         except (MediatorError, Blocked) as error:
             await self._resolver.abandon(entry, targets)
             return [error] * len(operations)
@@ -160,64 +155,63 @@ class JointWriter:
         if not prepared:
             await self._resolver.abandon(entry, targets)
             return [one for one in decided if not isinstance(one, PreparedOperation)]
-        dropped = [
-            t for t, d in zip(targets, decided, strict=True) if not isinstance(d, PreparedOperation)
-        ]
+        pairs = zip(targets, decided, strict=True)
+        dropped = [target for target, one in pairs if not isinstance(one, PreparedOperation)]
         await self._resolver.release(dropped, entry.intent)
         answers = iter(await self._commit(entry, prepared))
         return [next(answers) if isinstance(one, PreparedOperation) else one for one in decided]
 
-    async def _decide(
+    async def _prepare(
         self,
         operations: Sequence[RoutedWrite],
         targets: Sequence[Target],
         entry: Entry,
         backoff: Backoff | None,
     ) -> list[PreparedOperation | _Attempted]:
-        """Set the intents, and find out what the operations come to and whether they may."""
+        """Set the intents, and turn operations into steps; or into why there are none."""
         await self._phases.end_expired(targets)
-        waits = backoff is not None and backoff.has_waited
-        begun = await self._phases.begin(entry, targets, anchor_first=waits)
+        anchor_first = backoff is not None and backoff.has_waited
+        objects = await self._phases.begin(entry, targets, anchor_first=anchor_first)
         if backoff is not None:
-            begun = [await self._wait_for_fragments(begun[0], entry.intent, backoff)]
+            objects = [await self._wait_for_fragments(objects[0], entry.intent, backoff)]
         decided: list[PreparedOperation | _Attempted | PendingOperation] = [
-            self._asked(operation, held, entry.intent)
-            for (_, operation), held in zip(operations, begun, strict=True)
+            self._pending(operation, locked, entry.intent)
+            for (_, operation), locked in zip(operations, objects, strict=True)
         ]
-        await self._recall(operations, decided)
-        asked = [one for one in decided if isinstance(one, PendingOperation)]
-        prepared = iter(await prepare(asked, entry.intent, self._calls))
+        await self._replay(operations, decided)
+        pending = [one for one in decided if isinstance(one, PendingOperation)]
+        prepared = iter(await prepare(pending, entry.intent, self._calls))
         return [
             _answered(next(prepared)) if isinstance(one, PendingOperation) else one
             for one in decided
         ]
 
     async def _wait_for_fragments(
-        self, held: LockedObject | MediatorError, intent: str, backoff: Backoff
+        self, locked: LockedObject | MediatorError, intent: str, backoff: Backoff
     ) -> LockedObject | MediatorError:
         """Keep an object whose anchor is ours, and wait for its other fragments."""
-        while isinstance(held, LockedObject) and not backoff.is_exhausted:
-            foreign = held.foreign(intent)
-            if not foreign or held.fragments[held.target.route.anchor].intent != intent:
+        while isinstance(locked, LockedObject) and not backoff.is_exhausted:
+            foreign = locked.foreign(intent)
+            if not foreign or locked.fragments[locked.target.route.anchor].intent != intent:
                 break
             await backoff.wait_for(foreign, self._resolver)
             keys = [key for own in foreign.values() for key in own]
-            again = zip(keys, await self._resolver.intents.lock(keys, intent), strict=True)
-            now = {fragment: standing for (fragment, _), standing in again}
-            held = replace(held, fragments={**held.fragments, **now})
-        return held
+            states = zip(keys, await self._resolver.intents.lock(keys, intent), strict=True)
+            now = {fragment: state for (fragment, _), state in states}
+            locked = replace(locked, fragments={**locked.fragments, **now})
+        return locked
 
-    def _asked(
-        self, operation: WriteOperation, held: LockedObject | MediatorError, intent: str
+    def _pending(
+        self, operation: WriteOperation, locked: LockedObject | MediatorError, intent: str
     ) -> PendingOperation | MediatorError | Blocked:
-        """Tell an object that is ours from one on which others are at work."""
-        if isinstance(held, MediatorError):
-            return held
-        if (foreign := held.foreign(intent)) or self._phases.has_expired(held):
+        """Return an operation whose object is ours; else why it is not."""
+        if isinstance(locked, MediatorError):
+            return locked
+        if (foreign := locked.foreign(intent)) or self._phases.has_expired(locked):
             return Blocked(foreign)
-        return PendingOperation(operation, held)
+        return PendingOperation(operation, locked)
 
-    async def _recall(
+    async def _replay(
         self,
         operations: Sequence[RoutedWrite],
         decided: list[PreparedOperation | _Attempted | PendingOperation],
@@ -226,16 +220,13 @@ class JointWriter:
         keyed = [
             i
             for i, one in enumerate(decided)
-            if isinstance(one, PendingOperation) and one.operation.fingerprint and one.held.is_known
+            if isinstance(one, PendingOperation)
+            and one.operation.fingerprint
+            and one.locked.is_known
         ]
-
-        async def recall(route: ClassRoute, operation: WriteOperation) -> _Attempted | None:
-            try:
-                return await self._plane.stored_outcome(route, operation)
-            except MediatorError as error:
-                return error
-
-        answers = await concurrently(recall(*operations[i]) for i in keyed)
+        answers = await concurrently(
+            result_or_error(self._plane.stored_outcome, *operations[i]) for i in keyed
+        )
         for i, answer in zip(keyed, answers, strict=True):
             decided[i] = answer or decided[i]
 
@@ -246,10 +237,12 @@ class JointWriter:
             answers = await self._phases.commit(entry, prepared)
         except (MediatorError, Blocked) as error:
             return [error] * len(prepared)
-        # Whoever applied its steps, it is this write that has happened.
+        # Even if another replica has applied its steps, it is this write that has happened.
         return [
-            replace(a, replayed=False) if isinstance(a, Outcome) and a.replayed else a
-            for a in answers
+            replace(answer, replayed=False)
+            if isinstance(answer, Outcome) and answer.replayed
+            else answer
+            for answer in answers
         ]
 
 

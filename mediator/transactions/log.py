@@ -1,16 +1,16 @@
-"""The log of writes over several systems: what decides whether one has happened.
+"""The transaction log: what decides whether a write over several systems has happened.
 
 ========== =====================================================================================
-preparing  it sets its intents and looks whether it may happen; from here it may only become
+preparing  it sets its intents and checks whether it may happen; from here it may only become
            *aborted* or *committed*
-aborted    it has not happened, and never will; its intents are taken away
-committed  it has happened: this is the commit point. Its steps are applied, by whoever it be
+aborted    it has not happened, and never will; its intents are removed
+committed  it has happened: this is the commit point. Its steps are applied, by any replica
 done       all of it is applied; kept for as long as its answer is to be remembered
 ========== =====================================================================================
 
-IntentResolver may be there before their write is logged. Whoever meets one that the log does not
-know refuses it first (`TransactionLog.refuse`); from then on it cannot be logged. So an intent of
-which the log knows nothing belongs to nobody, however late it came.
+Intents may be there before their write is logged. A process that meets one that the log does not
+know refuses it first (`TransactionLog.refuse`); from then on it cannot be logged. So an unknown
+intent belongs to no write, however late it came.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Entry", "State", "TransactionLog"]
 
 
 class State(StrEnum):
-    """Where a write stands."""
+    """The state of a write; see the table above."""
 
     PREPARING = "preparing"
     ABORTED = "aborted"
@@ -37,14 +37,14 @@ class Entry:
     """A write over several systems as the log keeps it.
 
     Attributes:
-        intent: Names this attempt at it, and no other; its intents on records.
+        intent: Identifies this attempt at it, and no other; stands in the records.
         database: Name of the database.
         records: The objects on which it sets intents: class and id.
         operation: The transaction's own id, if its answer is to be remembered.
         fingerprint: Of the request; with `operation`.
-        state: Where it stands.
+        state: Its state.
         redo: Once committed: what is to be applied, as JSON.
-        answer: Once done: what is answered to a retry, as JSON.
+        answer: Once done: the answer to a retry, as JSON.
         overdue: Whether its lease has passed.
     """
 

@@ -1,4 +1,4 @@
-"""What a client wants to happen as a whole, and what it has seen."""
+"""Transactions as clients send them: the read set, and the write set."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ MOST_WRITES: Final = 100
 
 
 class Blocked(Exception):
-    """Somebody else is at work on an object; nothing has happened, and it may be tried again.
-
-    Args:
-        met: Whose intents were met.
-    """
+    """Somebody else is writing an object; nothing has happened, and it may be tried again."""
 
     def __init__(self, met: ForeignIntents | None = None) -> None:
         super().__init__()
@@ -34,12 +30,12 @@ class Blocked(Exception):
 
 @immutable
 class ReadSetEntry:
-    """A resource as the client has read it.
+    """One entry of the read set: a resource as the client has read it.
 
     Attributes:
         class_name: Its class.
         id: The object's id.
-        versions: The version of every group that the resource shows, None where the group was
+        versions: The version of every group of the resource, None where the group was
             absent; None instead of all that: the object was not there.
         schema_version: Version of the class's schema that the values belong to; None: any.
     """
@@ -52,7 +48,7 @@ class ReadSetEntry:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Writes that happen if all that was read still stands, and only then.
+    """Writes that happen if all that was read is unchanged, and only then.
 
     Attributes:
         database: Name of the database.
@@ -71,15 +67,17 @@ class Transaction:
 
 def check(transaction: Transaction) -> None:
     """Raise `Invalid` for a transaction that is too large, or writes an object twice."""
-    places = []
+    locations = []
     if len(transaction.reads) > MOST_READS:
-        places.append(Location("/reads", f"at most {MOST_READS} are allowed"))
+        locations.append(Location("/reads", f"at most {MOST_READS} are allowed"))
     if len(transaction.writes) > MOST_WRITES:
-        places.append(Location("/operations", f"at most {MOST_WRITES} are allowed"))
-    met: set[tuple[str, str]] = set()
+        locations.append(Location("/operations", f"at most {MOST_WRITES} are allowed"))
+    written: set[tuple[str, str]] = set()
     for index, write in enumerate(transaction.writes):
-        if (write.class_name, write.id) in met:
-            places.append(Location(f"/operations/{index}", "the object is written before already"))
-        met.add((write.class_name, write.id))
-    if places:
-        raise Invalid("The transaction is malformed.", locations=places)
+        if (write.class_name, write.id) in written:
+            locations.append(
+                Location(f"/operations/{index}", "the object is written before already")
+            )
+        written.add((write.class_name, write.id))
+    if locations:
+        raise Invalid("The transaction is malformed.", locations=locations)

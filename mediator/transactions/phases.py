@@ -1,12 +1,12 @@
-"""The phases of a write over several systems, as its coordinator goes through them.
+"""The phases of a write over several systems, as its coordinator carries them out.
 
 1. begin: the write is logged, under a lease, and its intents are set, both at the same time;
-2. prepare: under its intents, what it comes to is computed (`preparing`);
+2. prepare: under its intents, its steps are computed (`preparing`);
 3. commit: the log says *committed*, with all that is to be applied;
-4. apply: each step is applied under its intent, which goes with it (`applying`);
+4. apply: each step is applied under its intent, and removes it (`applying`);
 5. forget: the log forgets the write, or keeps its answer.
 
-`docs/transactions.md` tells what each of them leaves behind, and who resolves it.
+docs/transactions.md says what each of them leaves behind, and who resolves it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry, TransactionLog
 from mediator.transactions.model import Blocked
 from mediator.transactions.preparing import PreparedOperation
-from mediator.transactions.recovery import TransactionResolver
 from mediator.transactions.redo import dump_operation
+from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockedObject, Target, locked_objects, record_keys
 
 __all__ = ["Phases"]
@@ -36,14 +36,7 @@ _T = TypeVar("_T")
 
 
 class Phases:
-    """Takes writes through their phases.
-
-    Args:
-        calls: Sends store calls.
-        log: The log.
-        resolver: Applies what is committed, and resolves what is met.
-        clock: The time, for what expires.
-    """
+    """Carries out the phases of writes."""
 
     def __init__(
         self, calls: StoreCalls, log: TransactionLog, resolver: TransactionResolver, clock: Clock
@@ -54,7 +47,7 @@ class Phases:
         self._clock = clock
 
     async def until_free(self, attempt: Callable[[Backoff], Awaitable[_T]], bound_s: float) -> _T:
-        """Attempt something until nobody else is in the way, or the bound has passed.
+        """Attempt something until it is not blocked, or the bound has passed.
 
         Raises:
             Blocked: The bound has passed.
@@ -72,49 +65,53 @@ class Phases:
     async def begin(
         self, entry: Entry, targets: Sequence[Target], *, anchor_first: bool = False
     ) -> list[LockedObject | MediatorError]:
-        """Log a write and set its intents; returns how its objects stand, or why nobody knows.
+        """Log a write and set its intents; returns its objects, or why they are not known.
 
         Args:
             entry: The write.
             targets: Its objects.
-            anchor_first: Of a single object, set no other intent before that on the anchor: who
-                waits for somebody is not in the way of others that have got it.
+            anchor_first: Of a single object, set no other intent before that on the anchor, so as
+                not to block a write that has it.
 
         Raises:
-            Blocked: It was refused, or somebody else has the anchor.
+            Blocked: It was refused, or another write has the anchor.
             Unavailable: The catalogue does not answer.
         """
         keys = record_keys(targets)
         anchor = await self._lock_anchor(keys[0], entry.intent) if anchor_first else ()
-        # The log first: recovery looks for what it knows of, and for no other intents.
-        begun, standings = await both(
+        # The entry is sent first: recovery finds only intents that the log knows. One that is met
+        # before its entry is there is refused; `begin` answers false then.
+        logged, states = await both(
             self._log.begin(entry, self._resolver.lease_s),
             self._resolver.intents.lock_each(keys[len(anchor) :], entry.intent),
         )
-        if not begun:
+        if not logged:
             raise Blocked
-        # Only now: who places a class anew looks for entries once no more can come unseen.
+        # Only now: a replica that places a class anew first refuses writes, and then looks for
+        # entries. This check comes after the entry, so one of the two sees the other.
         self._calls.check_writable(fragment for fragment, _ in keys)
-        return locked_objects(targets, [*anchor, *standings])
+        return locked_objects(targets, [*anchor, *states])
 
     async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[RecordState]:
-        standings = await self._resolver.intents.lock([key], intent)
-        if (other := standings[0].intent) != intent:
-            raise Blocked({other: [key]})
-        return standings
+        [state] = await self._resolver.intents.lock([key], intent)
+        if state.intent != intent:
+            raise Blocked({state.intent: [key]})
+        return [state]
 
-    def has_expired(self, held: LockedObject) -> bool:
-        """Whether an object is there, and should not be any more."""
-        anchor, creation_version = held.target.route.anchor, held.creation_version
+    def has_expired(self, locked: LockedObject) -> bool:
+        """Whether an object is there, but has expired."""
+        anchor, creation_version = locked.target.route.anchor, locked.creation_version
         if anchor.ttl_s is None or creation_version is None:
             return False
-        return expired(anchor, Record(held.target.id, creation_version, {}, {}), self._clock.now())
+        return expired(
+            anchor, Record(locked.target.id, creation_version, {}, {}), self._clock.now()
+        )
 
     async def end_expired(self, targets: Sequence[Target]) -> None:
         """Delete what is left of expired objects that are about to be written.
 
         Raises:
-            Blocked: Somebody else's intent is on one of them.
+            Blocked: Another write's intent is on one of them.
         """
         expiring: dict[str, list[RecordKey]] = {}
         for fragment, id_ in record_keys(targets):

@@ -1,8 +1,8 @@
-"""From operations to steps that cannot fail any more: their objects are held, and stay as they are.
+"""Preparing operations: from locked objects to steps that cannot fail any more.
 
-Whatever could refuse an operation is looked at now: once the write is committed, it must happen. So
-the steps have no conditions but the intent. One that replaces a record that is there says so: it
-stays there under the intent, and a store that is told need not look.
+Whatever could refuse an operation is checked now: once the write is committed, it must happen. So
+the only condition of a step is the intent. A step that replaces an existing record says so: under
+the intent the record stays, and the store need not look (docs/transactions.md, "How it works").
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from mediator.base.errors import MediatorError
+from mediator.base.results import results_or_raise
 from mediator.model.apply import Refused, apply_operator
 from mediator.model.operations import (
     ANYTHING,
@@ -39,27 +40,27 @@ __all__ = ["PendingOperation", "PreparedOperation", "prepare"]
 
 @dataclass(frozen=True, slots=True)
 class PendingOperation:
-    """An operation, and its object.
+    """An operation whose object is locked, still to be prepared.
 
     Attributes:
         operation: The operation.
-        held: Its object, under the intents of the write.
+        locked: Its object, under the intents of the write.
         was_read: Whether the object is in the read set, which is as good as If-Match.
     """
 
     operation: WriteOperation
-    held: LockedObject
+    locked: LockedObject
     was_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedOperation:
-    """What one operation comes to.
+    """What is to be applied for one operation.
 
     Attributes:
         target: Its object.
-        steps: What is to be applied; None: nothing.
-        outcome: The answer, if nothing is to be applied.
+        steps: The writes to be applied; None: there are none.
+        outcome: The answer, if there are no steps.
     """
 
     target: Target
@@ -68,83 +69,80 @@ class PreparedOperation:
 
 
 async def prepare(
-    asked: Sequence[PendingOperation], intent: str, calls: StoreCalls
+    pending: Sequence[PendingOperation], intent: str, calls: StoreCalls
 ) -> list[PreparedOperation | MediatorError]:
-    """Turn operations into steps; what has to be read for it is read with one call per system.
-
-    Args:
-        asked: The operations.
-        intent: The intent of the write.
-        calls: Sends store calls.
+    """Turn operations into steps; what has to be read is read with one call for each system.
 
     Returns:
-        What each comes to, or why it cannot be applied, as if it came alone.
+        For each its steps, or why it cannot be applied, as if it came alone.
     """
-    narrowed = [_narrowed(one) for one in asked]
-    reads = [() if isinstance(one, MediatorError) else _reads(one) for one in narrowed]
-    wanted = [read for own in reads for read in own]
-    records = iter(await calls.read_each(wanted) if wanted else ())
+    checked = [_unconditional(one) for one in pending]
+    reads = [() if isinstance(one, MediatorError) else _reads(one) for one in checked]
+    all_reads = [read for own in reads for read in own]
+    records = iter(await calls.read_each(all_reads) if all_reads else ())
     prepared: list[PreparedOperation | MediatorError] = []
-    for one, own in zip(narrowed, reads, strict=True):
-        found = [next(records) for _ in own]
-        prepared.append(one if isinstance(one, MediatorError) else _prepare_one(one, found, intent))
+    for one, own in zip(checked, reads, strict=True):
+        own_records = [next(records) for _ in own]
+        prepared.append(
+            one if isinstance(one, MediatorError) else _prepare_one(one, own_records, intent)
+        )
     return prepared
 
 
-def _narrowed(asked: PendingOperation) -> PendingOperation | MediatorError:
-    """Look at the conditions of an operation, and take them away."""
-    operation, held = asked.operation, asked.held
+def _unconditional(pending: PendingOperation) -> PendingOperation | MediatorError:
+    """Check the conditions of an operation, and remove them."""
+    operation, locked = pending.operation, pending.locked
     try:
-        if not asked.was_read:
-            check_if_match(held.target.route, operation)
-            operation = narrow_to_creation(held.target.route, operation)
-        _check_condition(operation, held)
+        if not pending.was_read:
+            check_if_match(locked.target.route, operation)
+            operation = narrow_to_creation(locked.target.route, operation)
+        _check_condition(operation, locked)
     except MediatorError as error:
-        if operation is not asked.operation:  # it may only create, where If-Match is asked for
+        if operation is not pending.operation:  # it may only create, where If-Match is asked for
             return if_match_error(operation)
         return error
     if operation.condition is ANYTHING:
-        return asked if operation is asked.operation else replace(asked, operation=operation)
-    return replace(asked, operation=replace(operation, condition=ANYTHING))
+        return pending if operation is pending.operation else replace(pending, operation=operation)
+    return replace(pending, operation=replace(operation, condition=ANYTHING))
 
 
-def _check_condition(operation: WriteOperation, held: LockedObject) -> None:
-    """Raise what a store would answer."""
-    there = held.creation_version is not None
+def _check_condition(operation: WriteOperation, locked: LockedObject) -> None:
+    """Raise the error that a store would answer."""
+    exists = locked.creation_version is not None
     condition = operation.condition
     status: Status | None = None
     if isinstance(operation, Create) or (isinstance(operation, Put) and condition.present is False):
-        status = Status.EXISTS if there else None
-    elif not there and (not isinstance(operation, Put) or condition.present):
+        status = Status.EXISTS if exists else None
+    elif not exists and (not isinstance(operation, Put) or condition.present):
         status = Status.MISSING
-    elif condition.versions and not _matches(operation, held):
-        status = Status.CONFLICT if there else Status.MISSING
+    elif condition.versions and not _matches(operation, locked):
+        status = Status.CONFLICT if exists else Status.MISSING
     if status is not None:
         failure = failure_of(operation, WriteResult(status))
         assert failure is not None
         raise failure
 
 
-def _matches(operation: WriteOperation, held: LockedObject) -> bool:
-    current = held.versions
+def _matches(operation: WriteOperation, locked: LockedObject) -> bool:
+    current = locked.versions
     return any(
         all(current.get(group) == version for group, version in alternative.items())
         for alternative in operation.condition.versions
     )
 
 
-def _reads(asked: PendingOperation) -> tuple[Read, ...]:
+def _reads(pending: PendingOperation) -> tuple[Read, ...]:
     """Return what has to be read of the object: all of it, or what operators are applied to."""
-    operation, held = asked.operation, asked.held
+    operation, locked = pending.operation, pending.locked
     if not isinstance(operation, ReadModifyWrite | Update):
         return ()
     if isinstance(operation, ReadModifyWrite) or operation.is_empty:
-        return plan_read(held.target.route, _whole(operation))
+        return plan_read(locked.target.route, _whole(operation))
     if not operation.operators:
         return ()
     by_fragment: dict[Fragment, list[str]] = {}
     for call in operation.operators:
-        fragment = held.target.route.fragment_of[call.field]
+        fragment = locked.target.route.fragment_of[call.field]
         by_fragment.setdefault(fragment, []).append(call.field)
     return tuple(Read(f, operation.id, tuple(names)) for f, names in by_fragment.items())
 
@@ -154,28 +152,26 @@ def _whole(operation: WriteOperation) -> Get:
 
 
 def _prepare_one(
-    asked: PendingOperation, records: Sequence[Record | MediatorError | None], intent: str
+    pending: PendingOperation, records: Sequence[Record | MediatorError | None], intent: str
 ) -> PreparedOperation | MediatorError:
-    found: list[Record | None] = []
-    for record in records:
-        if isinstance(record, MediatorError):
-            return record
-        found.append(record)
     try:
-        operation = _as_update(asked, found)
+        fragments = results_or_raise(records)
+        operation = _as_update(pending, fragments)
         if isinstance(operation, Outcome):
-            return PreparedOperation(asked.held.target, None, operation)
-        current = _values(asked.held, found)
-        return PreparedOperation(asked.held.target, _steps(operation, asked.held, current, intent))
+            return PreparedOperation(pending.locked.target, None, operation)
+        current = _values(pending.locked, fragments)
+        return PreparedOperation(
+            pending.locked.target, _steps(operation, pending.locked, current, intent)
+        )
     except MediatorError as error:
         return error
 
 
 def _as_update(
-    asked: PendingOperation, records: Sequence[Record | None]
+    pending: PendingOperation, records: Sequence[Record | None]
 ) -> WriteOperation | Outcome:
-    """Compute what a revision changes; the object as it is, if nothing."""
-    operation, route = asked.operation, asked.held.target.route
+    """Turn a read-modify-write into an update; into the object as it is, if it changes nothing."""
+    operation, route = pending.operation, pending.locked.target.route
     if not isinstance(operation, ReadModifyWrite | Update):
         return operation
     if isinstance(operation, Update) and not operation.is_empty:
@@ -188,51 +184,52 @@ def _as_update(
     return current if update.is_empty else update
 
 
-def _values(held: LockedObject, records: Sequence[Record | None]) -> Values:
+def _values(locked: LockedObject, records: Sequence[Record | None]) -> Values:
     """Return the values read, of fragments that the object does not lack."""
     values: Values = {}
     for record in records:
-        if record is not None and record.creation_version == held.creation_version:
+        if record is not None and record.creation_version == locked.creation_version:
             values |= record.values
     return values
 
 
-def _steps(operation: WriteOperation, held: LockedObject, current: Values, intent: str) -> Steps:
-    planned = plan_write(held.target.route, operation, {}).all
+def _steps(operation: WriteOperation, locked: LockedObject, current: Values, intent: str) -> Steps:
+    planned = plan_write(locked.target.route, operation, {}).all
     if isinstance(operation, Delete):
-        # A fragment that is not there has nothing to be deleted, but its intent.
+        # A fragment without a record has only its intent, which the release removes.
         planned = tuple(
-            w for w in planned if held.fragments[w.fragment].creation_version is not None
+            w for w in planned if locked.fragments[w.fragment].creation_version is not None
         )
-    first, *rest = [_fitting(write, held, current, intent) for write in planned]
+    first, *rest = [_step(write, locked, current, intent) for write in planned]
     return Steps(first, tuple(rest))
 
 
-def _remembered(write: Write, held: LockedObject) -> str | None:
-    """Let a store keep a result that is needed even if somebody else has applied the step.
+def _remembered(write: Write, locked: LockedObject) -> str | None:
+    """Return under which fingerprint a store keeps the result of a step; None: it need not.
 
-    That is what it computed; and the versions, where a copy may be read that has not got them yet.
+    It must if the result is needed even after another replica has applied the step: what the store
+    computed; and the versions, where a copy in the view may be read that does not have them yet.
     """
     if write.remember is not None:
         return write.remember
-    is_needed = write.returning is not None or held.target.route.copy is not None
+    is_needed = write.returning is not None or locked.target.route.copy is not None
     return "" if is_needed else None
 
 
-def _fitting(write: Write, held: LockedObject, current: Values, intent: str) -> Write:
-    """Fit a step to the object: what an update would not find is made of what the update sets."""
-    remember = _remembered(write, held)
+def _step(write: Write, locked: LockedObject, current: Values, intent: str) -> Write:
+    """Fit a write to the object: an update of a fragment that it lacks creates the fragment."""
+    remember = _remembered(write, locked)
     if write.kind is WriteKind.REPLACE:
-        follows = write.fragment is not held.target.route.anchor
-        is_there = held.fragments[write.fragment].creation_version is not None
-        creation_version = held.creation_version if follows else None
+        follows = write.fragment is not locked.target.route.anchor
+        exists = locked.fragments[write.fragment].creation_version is not None
+        creation_version = locked.creation_version if follows else None
         return write.with_intent(
-            intent, creation_version=creation_version, remember=remember, is_present=is_there
+            intent, creation_version=creation_version, remember=remember, is_present=exists
         )
     if write.kind is not WriteKind.UPDATE:
         return write.with_intent(intent, creation_version=None, remember=remember)
     computed = _computed(write, current)
-    if not held.lacks(write.fragment):
+    if not locked.lacks(write.fragment):
         return write.with_intent(intent, creation_version=write.creation_version, remember=remember)
     return replace(
         write,
@@ -241,14 +238,14 @@ def _fitting(write: Write, held: LockedObject, current: Values, intent: str) -> 
         values={**write.values, **computed},
         unset=(),
         operators=(),
-        creation_version=held.creation_version,
+        creation_version=locked.creation_version,
         remember=remember,
         intent=intent,
     )
 
 
 def _computed(write: Write, current: Values) -> Values:
-    """Try the operators of a step, as its store will: raises what would refuse one."""
+    """Apply the operators of a step as its store will; raises what would refuse one."""
     values: Values = {}
     now = datetime.now(UTC)
     for call in write.operators:

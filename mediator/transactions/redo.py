@@ -1,4 +1,4 @@
-"""Redo records: what a committed write is to apply, in the JSON that the log keeps."""
+"""Redo records: the steps of a committed write, as JSON in the log."""
 
 from __future__ import annotations
 
@@ -19,38 +19,41 @@ __all__ = ["dump_operation", "dump_outcome", "load_operation", "load_outcome"]
 
 
 def dump_operation(operation: PreparedOperation) -> dict[str, Any]:
-    """Put the work on one object into JSON."""
-    told: dict[str, Any] = {"class": operation.target.route.schema.name, "id": operation.target.id}
+    """Return a prepared operation as JSON."""
+    header: dict[str, Any] = {
+        "class": operation.target.route.schema.name,
+        "id": operation.target.id,
+    }
     if operation.steps is None:
         assert operation.outcome is not None
-        return {**told, "outcome": dump_outcome(operation.outcome)}
+        return {**header, "outcome": dump_outcome(operation.outcome)}
     steps = [_dump_write(write) for write in operation.steps.all]
-    return {**told, "operation": operation.steps.first.operation, "steps": steps}
+    return {**header, "operation": operation.steps.first.operation, "steps": steps}
 
 
 def load_operation(
-    route: ClassRoute | None, told: Mapping[str, Any], intent: str
+    route: ClassRoute | None, document: Mapping[str, Any], intent: str
 ) -> PreparedOperation | Outcome:
-    """Read work back, against the present route of its class.
+    """Return the operation that `dump_operation` wrote, on the present route of its class.
 
     Returns:
-        The outcome alone if there is nothing any more that it could be applied to.
+        The outcome alone if the class no longer exists, so that there is nothing to apply.
     """
     if route is None:
-        return _outcome_of(told)
-    target = Target(route, told["id"])
-    if "outcome" in told:
-        return PreparedOperation(target, None, load_outcome(told["outcome"]))
+        return _outcome_of(document)
+    target = Target(route, document["id"])
+    if "outcome" in document:
+        return PreparedOperation(target, None, load_outcome(document["outcome"]))
     with suppress(KeyError):  # a fragment is no longer part of the class
-        first, *rest = (_load_write(route, told, step, intent) for step in told["steps"])
+        first, *rest = (_load_write(route, document, step, intent) for step in document["steps"])
         return PreparedOperation(target, Steps(first, tuple(rest)))
-    return PreparedOperation(target, None, _outcome_of(told))
+    return PreparedOperation(target, None, _outcome_of(document))
 
 
-def _outcome_of(told: Mapping[str, Any]) -> Outcome:
-    if "outcome" in told:
-        return load_outcome(told["outcome"])
-    return Outcome(told["id"], None, {}, replayed=True)
+def _outcome_of(document: Mapping[str, Any]) -> Outcome:
+    if "outcome" in document:
+        return load_outcome(document["outcome"])
+    return Outcome(document["id"], None, {}, replayed=True)
 
 
 def _dump_write(write: Write) -> dict[str, Any]:
@@ -71,16 +74,16 @@ def _dump_write(write: Write) -> dict[str, Any]:
 
 
 def _load_write(
-    route: ClassRoute, told: Mapping[str, Any], step: Mapping[str, Any], intent: str
+    route: ClassRoute, document: Mapping[str, Any], step: Mapping[str, Any], intent: str
 ) -> Write:
     returning = step["returning"]
     values = load(step["values"])
     assert isinstance(values, dict)
     return Write(
         fragment={f.system: f for f in route.fragments}[step["system"]],
-        id=told["id"],
+        id=document["id"],
         kind=WriteKind[step["kind"]],
-        operation=told["operation"],
+        operation=document["operation"],
         groups=tuple(step["groups"]),
         values=values,
         unset=tuple(step["unset"]),
@@ -96,7 +99,7 @@ def _load_write(
 
 
 def dump_outcome(outcome: Outcome) -> dict[str, Any]:
-    """Put an answer into JSON."""
+    """Return an outcome as JSON."""
     return {
         "id": outcome.id,
         "values": None if outcome.values is None else dump(outcome.values),
@@ -107,16 +110,16 @@ def dump_outcome(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def load_outcome(told: Mapping[str, Any]) -> Outcome:
-    """Read an answer back."""
-    values = None if told["values"] is None else load(told["values"])
+def load_outcome(document: Mapping[str, Any]) -> Outcome:
+    """Return the outcome that `dump_outcome` wrote."""
+    values = None if document["values"] is None else load(document["values"])
     assert values is None or isinstance(values, dict)
     return Outcome(
-        told["id"],
+        document["id"],
         values,
-        dict(sorted(told["versions"].items())),  # PostgreSQL's JSON has an order of its own
-        told["created"],
+        dict(sorted(document["versions"].items())),  # JSONB orders keys in its own way
+        document["created"],
         replayed=True,
-        schema_version=told["schema_version"],
-        systems=tuple(told["systems"]),
+        schema_version=document["schema_version"],
+        systems=tuple(document["systems"]),
     )

@@ -1,4 +1,4 @@
-"""The objects that a write over several systems concerns, and how they stand under its intents."""
+"""The objects of a joint write, and their state under its intents."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mediator.base.errors import MediatorError
+from mediator.base.results import results_or_raise
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, RecordState
 
@@ -16,8 +17,8 @@ __all__ = ["LockedObject", "Target", "locked_objects", "record_keys"]
 class Target:
     """An object that is written: intents go to all its fragments, whichever the write touches.
 
-    So whoever writes several of them meets the others, and a reader sees whether they are of one
-    joint write.
+    So joint writes of the same object always meet, and a reader sees whether its fragments are of
+    one joint write.
     """
 
     route: ClassRoute
@@ -31,11 +32,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class LockedObject:
-    """An object under intents: as it stands, it stays until they go.
+    """An object under intents: nobody changes it until they are removed.
 
     Attributes:
         target: The object.
-        fragments: How the record of each fragment stands.
+        fragments: The state of the record of each fragment.
     """
 
     target: Target
@@ -43,34 +44,34 @@ class LockedObject:
 
     @property
     def creation_version(self) -> int | None:
-        """The object's creation version; None if it is not there."""
+        """The object's creation version; None if it does not exist."""
         return self.fragments[self.target.route.anchor].creation_version
 
     @property
     def is_known(self) -> bool:
         """Whether anything was ever written to it, as far as that is remembered."""
-        return any(standing.versions for standing in self.fragments.values())
+        return any(state.versions for state in self.fragments.values())
 
     def lacks(self, fragment: Fragment) -> bool:
-        """Whether the object has nothing in a fragment."""
+        """Whether the object has no record in a fragment."""
         return self.fragments[fragment].creation_version != self.creation_version
 
     @property
     def versions(self) -> dict[str, int | None]:
         """The version of every group; None where it is absent."""
         known: dict[str, int | None] = {}
-        for fragment, standing in self.fragments.items():
-            absent = standing.creation_version is None or self.lacks(fragment)
+        for fragment, state in self.fragments.items():
+            absent = state.creation_version is None or self.lacks(fragment)
             for group in fragment.groups:
-                known[group] = None if absent else standing.versions.get(group)
+                known[group] = None if absent else state.versions.get(group)
         return known
 
     def foreign(self, intent: str) -> dict[str, list[RecordKey]]:
-        """Return the intents of others on it, by their intents."""
+        """Return the intents of others on it, each with the records that have it."""
         met: dict[str, list[RecordKey]] = {}
-        for fragment, standing in self.fragments.items():
-            if standing.intent != intent:
-                met.setdefault(standing.intent, []).append((fragment, self.target.id))
+        for fragment, state in self.fragments.items():
+            if state.intent != intent:
+                met.setdefault(state.intent, []).append((fragment, self.target.id))
         return met
 
 
@@ -80,19 +81,16 @@ def record_keys(targets: Iterable[Target]) -> list[RecordKey]:
 
 
 def locked_objects(
-    targets: Sequence[Target], standings: Sequence[RecordState | MediatorError]
+    targets: Sequence[Target], states: Sequence[RecordState | MediatorError]
 ) -> list[LockedObject | MediatorError]:
-    """Put the answers to `record_keys` together, by object."""
-    answers = iter(standings)
-    held: list[LockedObject | MediatorError] = []
+    """Group the states of `record_keys` by object."""
+    answers = iter(states)
+    objects: list[LockedObject | MediatorError] = []
     for target in targets:
-        found: dict[Fragment, RecordState] = {}
-        error: MediatorError | None = None
-        for fragment in target.route.fragments:
-            standing = next(answers)
-            if isinstance(standing, MediatorError):
-                error = error or standing
-            else:
-                found[fragment] = standing
-        held.append(error or LockedObject(target, found))
-    return held
+        own = [next(answers) for _ in target.route.fragments]
+        try:
+            fragments = dict(zip(target.route.fragments, results_or_raise(own), strict=True))
+            objects.append(LockedObject(target, fragments))
+        except MediatorError as error:
+            objects.append(error)
+    return objects

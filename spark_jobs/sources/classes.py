@@ -48,7 +48,7 @@ __all__ = ["CATALOGUE", "ClassData", "read_class"]
 CATALOGUE: Final = "PORTOLAN_CATALOGUE_URL"
 """The variable that tells a task where the catalogue is."""
 
-_WALKED: Final = 10_000
+_ID_PAGE: Final = 10_000
 _PAGE: Final = 2_000
 _LEAST: Final = 1_000
 """Objects for which a further partition is worth its while."""
@@ -68,7 +68,7 @@ _TYPES: Final[Mapping[FieldType, pa.DataType]] = {
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 
 
-def read_class(spark: SparkSession, wanted: Input, source: ClassSource) -> DataFrame:
+def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataFrame:
     """Read a class: `id` and the fields asked for; null and missing are both null.
 
     Raises:
@@ -76,18 +76,18 @@ def read_class(spark: SparkSession, wanted: Input, source: ClassSource) -> DataF
     """
     spark.dataSource.register(ClassData)
     options = {
-        "input": wanted.name,
+        "input": input_.name,
         "database": source.database,
         "class": source.class_name,
         "filter": orjson.dumps(source.filter).decode(),
-        "fields": orjson.dumps(wanted.fields).decode(),
+        "fields": orjson.dumps(input_.fields).decode(),
         "partitions": spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or "8",
     }
     return spark.read.format(ClassData.name()).options(**options).load()
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ReadRequest:
     """What is read, by names."""
 
     input: str
@@ -98,7 +98,7 @@ class _Wanted:
     partitions: int
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> _Wanted:
+    def of(cls, options: Mapping[str, str]) -> _ReadRequest:
         fields = orjson.loads(options["fields"])
         return cls(
             options["input"],
@@ -128,65 +128,65 @@ class ClassData(DataSource):
 
     def schema(self) -> StructType:
         """Return `id` and the fields, as their types are in Arrow."""
-        with _opened(_Wanted.of(self.options)) as opened:
-            return from_arrow_schema(opened.schema)
+        with _open_class(_ReadRequest.of(self.options)) as open_class:
+            return from_arrow_schema(open_class.schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads."""
-        return _Reader(_Wanted.of(self.options), schema)
+        return _Reader(_ReadRequest.of(self.options), schema)
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, wanted: _Wanted, schema: StructType) -> None:
-        self._wanted = wanted
+    def __init__(self, input_: _ReadRequest, schema: StructType) -> None:
+        self._request = input_
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        with _opened(self._wanted) as opened:
-            ids = opened.ids()
-        size = max(_LEAST, -(-len(ids) // self._wanted.partitions))
+        with _open_class(self._request) as open_class:
+            ids = open_class.ids()
+        size = max(_LEAST, -(-len(ids) // self._request.partitions))
         cuts: list[str | None] = [*ids[size - 1 : len(ids) - 1 : size]]
         return [_Range(*ends) for ends in zip([None, *cuts], [*cuts, None], strict=True)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Range)
         schema = to_arrow_schema(self._schema)
-        with _opened(self._wanted) as opened:
-            for outcomes in opened.pages(partition):
-                yield opened.batch(outcomes).cast(schema)
+        with _open_class(self._request) as open_class:
+            for outcomes in open_class.pages(partition):
+                yield open_class.batch(outcomes).cast(schema)
 
 
 @contextmanager
-def _opened(wanted: _Wanted) -> Iterator[_Opened]:
+def _open_class(input_: _ReadRequest) -> Iterator[_OpenClass]:
     """Open a mediator for the time of a task; it has no periodic tasks, and nobody else uses it."""
     options = MediatorOptions(os.environ[CATALOGUE], query_limits=_LIMITS)
     with asyncio.Runner() as runner:
         mediator = Mediator(options, make_store, [])
         try:
             runner.run(mediator.open())
-            route = runner.run(mediator.data.route(wanted.database, wanted.class_name))
-            yield _Opened(wanted, runner, mediator, route)
+            route = runner.run(mediator.data.route(input_.database, input_.class_name))
+            yield _OpenClass(input_, runner, mediator, route)
         except NotFound as error:
-            raise InputUnfit(f"{wanted.input}: {error.detail}") from error
+            raise InputUnfit(f"{input_.input}: {error.detail}") from error
         finally:
             runner.run(mediator.stop())
 
 
-class _Opened:
-    """A class, opened."""
+class _OpenClass:
+    """A class that is open for reading."""
 
     def __init__(
-        self, wanted: _Wanted, runner: asyncio.Runner, mediator: Mediator, route: ClassRoute
+        self, input_: _ReadRequest, runner: asyncio.Runner, mediator: Mediator, route: ClassRoute
     ) -> None:
         self._runner = runner
         self._mediator = mediator
         self._route = route
         fields = route.schema.fields
-        self._names = wanted.fields if wanted.fields is not None else tuple(sorted(fields))
+        self._names = input_.fields if input_.fields is not None else tuple(sorted(fields))
         if unknown := [name for name in self._names if name not in fields]:
-            reason = f"{wanted.class_name} has no field {', '.join(unknown)}"
-            raise InputUnfit(f"{wanted.input}: {reason}.")
-        self._query = self._read(wanted)
+            reason = f"{input_.class_name} has no field {', '.join(unknown)}"
+            raise InputUnfit(f"{input_.input}: {reason}.")
+        self._query = self._read(input_)
 
     @property
     def schema(self) -> pa.Schema:
@@ -200,7 +200,7 @@ class _Opened:
         ids: list[str] = []
         after: Position | None = None
         while True:
-            page = self._page(after, (), _WALKED)
+            page = self._page(after, (), _ID_PAGE)
             ids += [item.outcome.id for item in page.items]
             after = page.next
             if after is None:
@@ -249,13 +249,13 @@ class _Opened:
         )
         return self._runner.run(self._mediator.data.query(query, STRONG))
 
-    def _read(self, wanted: _Wanted) -> Query:
-        schema = self._mediator.data.model.databases[wanted.database].schema
-        document = {} if wanted.filter is None else {"filter": wanted.filter}
+    def _read(self, input_: _ReadRequest) -> Query:
+        schema = self._mediator.data.model.databases[input_.database].schema
+        document = {} if input_.filter is None else {"filter": input_.filter}
         try:
-            return parse_query_document(document, schema, wanted.class_name).query
+            return parse_query_document(document, schema, input_.class_name).query
         except MediatorError as error:
-            raise InputUnfit(f"{wanted.input}: {error.detail}") from error
+            raise InputUnfit(f"{input_.input}: {error.detail}") from error
 
 
 def _text(value: Any) -> str:

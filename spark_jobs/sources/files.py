@@ -21,7 +21,7 @@ _OPTIONS: Final[dict[str, dict[str, str]]] = {
 }
 
 
-def read_file(spark: SparkSession, wanted: Input, source: FileSource) -> DataFrame:
+def read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFrame:
     """Read a file: `id` (string) and the fields asked for; those of CSV are strings.
 
     Raises:
@@ -32,18 +32,18 @@ def read_file(spark: SparkSession, wanted: Input, source: FileSource) -> DataFra
         frame = reader.format(source.format).load(source.path)
         columns = frame.columns
     except AnalysisException as error:
-        raise InputUnfit(f"{wanted.name}: {source.path} cannot be read.") from error
+        raise InputUnfit(f"{input_.name}: {source.path} cannot be read.") from error
     except PySparkException as error:
-        raise InputUnfit(f"{wanted.name}: {source.path} is not {source.format}.") from error
-    return frame.select(*_chosen(wanted, columns))
+        raise InputUnfit(f"{input_.name}: {source.path} is not {source.format}.") from error
+    return frame.select(*_chosen(input_, columns))
 
 
-def _chosen(wanted: Input, columns: list[str]) -> list[Column]:
-    fields = wanted.fields if wanted.fields is not None else tuple(c for c in columns if c != "id")
+def _chosen(input_: Input, columns: list[str]) -> list[Column]:
+    fields = input_.fields if input_.fields is not None else tuple(c for c in columns if c != "id")
     missing = [name for name in ("id", *fields) if name not in columns]
     if missing:
         there = ", ".join(columns)
-        raise InputUnfit(f"{wanted.name} has no column {', '.join(missing)}; it has: {there}.")
+        raise InputUnfit(f"{input_.name} has no column {', '.join(missing)}; it has: {there}.")
     # A name may hold a dot, which would otherwise lead into a structure.
     return [_column("id").cast("string").alias("id"), *map(_column, fields)]
 

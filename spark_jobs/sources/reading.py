@@ -12,14 +12,14 @@ from spark_jobs.sources.files import read_file
 __all__ = ["read_input"]
 
 
-def read_input(spark: SparkSession, wanted: Input) -> DataFrame:
+def read_input(spark: SparkSession, input_: Input) -> DataFrame:
     """Read an input: `id` and the fields asked for.
 
     Raises:
         InputUnfit: It is not there, or has not got the fields.
     """
-    match wanted.source:
+    match input_.source:
         case FileSource() as source:
-            return read_file(spark, wanted, source)
+            return read_file(spark, input_, source)
         case source:
-            return read_class(spark, wanted, source)
+            return read_class(spark, input_, source)

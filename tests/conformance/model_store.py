@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from examples.kept_record import KeptRecord, write_to
+from examples.stored_record import StoredRecord, apply_write
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import FieldType, Value
@@ -38,7 +38,7 @@ class ModelStore:
 
     def __init__(self, config: SystemConfig | None = None) -> None:
         self.config = config or SystemConfig("model", "model", "memory:")
-        self._classes: dict[tuple[str, str], dict[str, KeptRecord]] = {}
+        self._classes: dict[tuple[str, str], dict[str, StoredRecord]] = {}
 
     async def open(self) -> None: ...
 
@@ -64,20 +64,20 @@ class ModelStore:
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         rows = [(call, self._rows(call.fragment).get(call.id)) for call in calls]
         return [
-            self._record(c.fragment, c.id, c.fields) if r and r.there else None for c, r in rows
+            self._record(c.fragment, c.id, c.fields) if r and r.is_live else None for c, r in rows
         ]
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return [self._write(call, token) for call in calls]
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
-        row = self._rows(fragment).setdefault(id_, KeptRecord())
+        row = self._rows(fragment).setdefault(id_, StoredRecord())
         row.fenced.add(token)
         return dict(row.versions)
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         for fragment, id_ in keys:
-            row = self._rows(fragment).setdefault(id_, KeptRecord())
+            row = self._rows(fragment).setdefault(id_, StoredRecord())
             row.intent = row.intent or intent
         return await self.record_states(keys)
 
@@ -86,12 +86,12 @@ class ModelStore:
             row = self._rows(fragment).get(id_)
             if row is not None and row.intent == intent:
                 row.intent = ""
-                row.joint = intent if joint and row.there else row.joint
+                row.joint = intent if joint and row.is_live else row.joint
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        rows = [self._rows(fragment).get(id_) or KeptRecord() for fragment, id_ in keys]
+        rows = [self._rows(fragment).get(id_) or StoredRecord() for fragment, id_ in keys]
         return [
-            RecordState(r.creation_version if r.there else None, dict(r.versions), r.intent)
+            RecordState(r.creation_version if r.is_live else None, dict(r.versions), r.intent)
             for r in rows
         ]
 
@@ -109,12 +109,12 @@ class ModelStore:
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
         start = (after or "").encode()
-        ids = sorted((i for i, r in self._rows(fragment).items() if r.there), key=str.encode)
+        ids = sorted((i for i, r in self._rows(fragment).items() if r.is_live), key=str.encode)
         found = [i for i in ids if i.encode() > start][:limit]
         return [self._record(fragment, i, fields) for i in found]
 
     async def count(self, fragment: Fragment) -> int:
-        return sum(row.there for row in self._rows(fragment).values())
+        return sum(row.is_live for row in self._rows(fragment).values())
 
     async def ordered(
         self,
@@ -126,7 +126,7 @@ class ModelStore:
         after: tuple[Value | MissingType, str] | None = None,
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
-        rows = [(i, row) for i, row in self._rows(fragment).items() if row.there]
+        rows = [(i, row) for i, row in self._rows(fragment).items() if row.is_live]
         ranked = sorted(
             ((_rank(row.values.get(field_name, MISSING), i), i) for i, row in rows),
             key=lambda entry: entry[0],
@@ -137,7 +137,7 @@ class ModelStore:
             ranked = [e for e in ranked if (e[0] < edge if descending else e[0] > edge)]
         return [self._record(fragment, i, fields) for _, i in ranked[:limit]]
 
-    def _rows(self, fragment: Fragment) -> dict[str, KeptRecord]:
+    def _rows(self, fragment: Fragment) -> dict[str, StoredRecord]:
         return self._classes[fragment.database, fragment.class_name]
 
     def _record(self, fragment: Fragment, id_: str, fields: tuple[str, ...] | None) -> Record:
@@ -146,5 +146,5 @@ class ModelStore:
         return replace(record, intent=row.intent, joint=row.joint) if fragment.joint else record
 
     def _write(self, call: Write, token: str) -> WriteResult:
-        row = self._rows(call.fragment).setdefault(call.id, KeptRecord())
-        return write_to(row, call, token, time.time_ns() // 1_000)
+        row = self._rows(call.fragment).setdefault(call.id, StoredRecord())
+        return apply_write(row, call, token, time.time_ns() // 1_000)

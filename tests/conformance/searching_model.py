@@ -51,7 +51,7 @@ class SearchingModel(ModelStore):
 
     async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
         rows = self._rows(fragment)
-        every = [self._record(fragment, i, None) for i, row in rows.items() if row.there]
+        every = [self._record(fragment, i, None) for i, row in rows.items() if row.is_live]
         return [r for r in every if filter_ is None or self.holds(filter_, self.values(r))]
 
     def aggregates(

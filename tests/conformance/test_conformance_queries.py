@@ -96,7 +96,7 @@ class Haunted(SearchingModel):
 
     async def find(self, find: SearchRequest) -> SearchPage:
         for row in self._rows(find.fragment).values():
-            row.there = True
+            row.is_live = True
         return await super().find(find)
 
 

@@ -94,7 +94,7 @@ class Forgetful(ModelStore):
         results = await super().write(calls)
         for call in calls:
             row = self._rows(call.fragment)[call.id]
-            if not row.there:
+            if not row.is_live:
                 row.versions = dict.fromkeys(row.versions, 0)
         return results
 
@@ -187,7 +187,7 @@ class Unlocked(ModelStore):
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         for call in calls:
             row = self._rows(call.fragment).get(call.id)
-            if row is not None and not row.there and not call.intent:
+            if row is not None and not row.is_live and not call.intent:
                 row.intent = ""
         return await super().write(calls, token)
 
@@ -197,7 +197,7 @@ class Showing(ModelStore):
 
     async def count(self, fragment: Fragment) -> int:
         rows = self._rows(fragment).values()
-        return sum(row.there or bool(row.intent) for row in rows)
+        return sum(row.is_live or bool(row.intent) for row in rows)
 
 
 class Forgiving(ModelStore):
@@ -224,8 +224,8 @@ DEFECTS = {
     Widening: "versions.only_written_groups_get_versions",
     Overwriting: "concurrency.one_creation_wins",
     Unfenced: "fencing.write_or_fence_comes_first",
-    Unlocked: "locking.absent_records_can_be_marked",
-    Showing: "locking.marks_are_seen_by_nobody_else",
+    Unlocked: "intents.absent_records_can_have_intents",
+    Showing: "intents.intents_do_not_affect_reads",
     Forgiving: "fencing.absent_records_are_fenced",
 }
 

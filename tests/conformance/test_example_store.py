@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.settings.main import SystemSettings
-from examples.kept_record import KeptRecord, write_to
 from examples.sqlite_store import SqliteStore
+from examples.stored_record import StoredRecord, apply_write
 from mediator.model.operators import Operator, OperatorCall
 from mediator.stores import kinds
 from mediator.stores.conformance import CHECKS, CheckStatus, run, run_check
@@ -31,9 +31,9 @@ from mediator.stores.probe import probe
 
 LITE = {"name": "lite", "kind": "sqlite", "url": "sqlite://"}
 NOT_OFFERED = {
-    "aggregating",
+    "aggregates",
     "lifecycle",
-    "locking",
+    "intents",
     "mirror",
     "ordering",
     "queries",
@@ -147,9 +147,9 @@ def test_a_package_brings_a_store_along(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_clock_that_is_set_back_repeats_no_version() -> None:
-    record, told = KeptRecord(), []
+    record, summary = StoredRecord(), []
     for turn, clock_us in enumerate((100, 50, 50, 0)):
         kind = WriteKind.DELETE if turn == 1 else WriteKind.REPLACE
-        write_to(record, Write(FRAGMENT, "x", kind, str(turn), ("main",)), "", clock_us)
-        told.append(record.versions["main"])
-    assert told == [100, 101, 102, 103]
+        apply_write(record, Write(FRAGMENT, "x", kind, str(turn), ("main",)), "", clock_us)
+        summary.append(record.versions["main"])
+    assert summary == [100, 101, 102, 103]

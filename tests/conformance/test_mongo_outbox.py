@@ -96,12 +96,12 @@ async def one(store: MongoStore, write: Write) -> WriteResult:
 
 async def relayed(store: MongoStore, fragment: Fragment, *ids: str) -> list[Change]:
     """Take everything that waits, and settle it."""
-    told: list[Change] = []
+    summary: list[Change] = []
     while waiting := await store.pending(fragment, ids):
         assert all(one.agrees for one in waiting)
-        told += [change for one in waiting for change in one.changes]
+        summary += [change for one in waiting for change in one.changes]
         await store.acknowledge(waiting)
-    return told
+    return summary
 
 
 async def json_values(store: MongoStore, fragment: Fragment, id_: str) -> dict[str, Any] | None:
@@ -148,9 +148,9 @@ async def test_every_kind_tells_what_was_touched(
         await one(store, writing(fragment, WriteKind.REPLACE, id_, operation="e")),
     ]
     changes = {change.id: change for change in await relayed(store, fragment, id_)}
-    told = {id_: (c.kind, c.before, c.after) for id_, c in changes.items()}
+    summary = {id_: (c.kind, c.before, c.after) for id_, c in changes.items()}
     timed = {"t": "2024-01-02T00:00:00Z", "d": "1.5"}
-    assert told == {
+    assert summary == {
         "a:main": ("create", None, {"n": 1}),
         "a:side": ("create", None, {}),
         "b:main": ("update", {"n": 1}, timed),
@@ -298,15 +298,15 @@ async def test_what_is_told_leads_to_what_is_there(
 ) -> None:
     id_ = uuid.uuid4().hex
     applied: list[str] = []
-    told: list[Change] = []
+    summary: list[Change] = []
     for batch in batches:
         writes = [writing(fragment, id_=id_, **step) for step in batch]
         for write, result in zip(writes, await store.write(writes), strict=True):
             if result.status is Status.APPLIED:
                 applied += [f"{write.operation}:{group}" for group in write.groups]
-        told += await relayed(store, fragment, id_)
-        assert replayed(told) == await json_values(store, fragment, id_)
-    assert [change.id for change in told] == applied
+        summary += await relayed(store, fragment, id_)
+        assert replayed(summary) == await json_values(store, fragment, id_)
+    assert [change.id for change in summary] == applied
 
 
 # Settling
@@ -438,8 +438,8 @@ async def test_a_full_outbox_refuses_writes_until_it_is_relayed(
     with pytest.raises(StoreBusy):
         await store.write([*others, increment(fragment, id_)])
     waiting = asyncio.create_task(one(store, increment(fragment, id_)))
-    told = await relayed(store, fragment, id_)
-    assert [c.after for c in told[2:]][: OUTBOX - 1] == [{"n": n} for n in range(1, OUTBOX)]
+    summary = await relayed(store, fragment, id_)
+    assert [c.after for c in summary[2:]][: OUTBOX - 1] == [{"n": n} for n in range(1, OUTBOX)]
     assert (await waiting).status is Status.APPLIED
 
 
@@ -476,9 +476,9 @@ async def test_sixteen_writers_and_two_relays(store: MongoStore, fragment: Fragm
     await asyncio.gather(*relays)
     feed.take(await store.pending(fragment, ids))
     for id_ in ids:
-        told = [c for c in feed.changes.values() if c.object_id == id_ and c.kind == "update"]
-        told.sort(key=lambda change: change.version)
-        assert [c.after for c in told] == [{"n": n} for n in range(1, 81)]
+        summary = [c for c in feed.changes.values() if c.object_id == id_ and c.kind == "update"]
+        summary.sort(key=lambda change: change.version)
+        assert [c.after for c in summary] == [{"n": n} for n in range(1, 81)]
 
 
 # Whether a bulk write applied

@@ -574,8 +574,8 @@ async def test_each_of_many_documents_gets_one_of_many_intents(
         await put(store, fragment, id_)
     for round_ in range(20):
         intents = [f"{round_}.{n}" for n in range(6)]
-        told = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
-        for key, seen in zip(keys, zip(*told, strict=True), strict=True):
+        summary = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
+        for key, seen in zip(keys, zip(*summary, strict=True), strict=True):
             [intent] = {standing.intent for standing in seen}
             assert intent in intents
             await store.unlock([key], intent)

@@ -47,7 +47,7 @@ async def other(store: PostgresStore) -> AsyncIterator[Any]:
     await connection.close()
 
 
-async def told(subject: Subject, after: str | None = None, limit: int = 10_000) -> list[str]:
+async def summary(subject: Subject, after: str | None = None, limit: int = 10_000) -> list[str]:
     """Return the objects of the class in the order of the log."""
     store: Any = subject.store
     entries = await store.changes(LOG, after, limit, of(subject.fragment))
@@ -85,11 +85,11 @@ async def test_a_writer_that_waits_holds_back_those_who_got_their_numbers_later(
         await subject.create(id_, {"n": 1})
     _, awaited = await store.horizon()
     for _ in range(3):
-        assert await told(subject) == ["slow"]
+        assert await summary(subject) == ["slow"]
         assert (await store.horizon())[0] < awaited
     await other.execute("ROLLBACK")
     await slow
-    assert await told(subject) == ["slow", "slow", "a", "b"]
+    assert await summary(subject) == ["slow", "slow", "a", "b"]
     assert (await store.horizon())[0] >= awaited
 
 
@@ -101,8 +101,8 @@ async def test_others_who_write_elsewhere_do_not_hold_the_log_back(
     await other.execute(work.format(NAMESPACE))
     await subject.create("x", {"n": 1})
     _, awaited = await store.horizon()
-    await told(subject)  # those who run are looked at closely when they are met again
-    assert await told(subject) == ["x"]
+    await summary(subject)  # those who run are looked at closely when they are met again
+    assert await summary(subject) == ["x"]
     assert (await store.horizon())[0] >= awaited
     await other.execute("ROLLBACK")
 
@@ -114,10 +114,10 @@ async def test_what_was_told_stays_told_when_a_writer_rolls_back(
     await other.execute(f'LOCK TABLE "{NAMESPACE}"._outbox IN ROW EXCLUSIVE MODE')
     await other.execute("SELECT pg_current_xact_id()")
     await subject.create("x", {"n": 1})
-    assert await told(subject) == []
-    assert await told(subject) == []
+    assert await summary(subject) == []
+    assert await summary(subject) == []
     await other.execute("ROLLBACK")
-    assert await told(subject) == ["x"]
+    assert await summary(subject) == ["x"]
 
 
 async def test_readers_neither_miss_nor_repeat_while_writers_write(subject: Subject) -> None:
@@ -164,7 +164,7 @@ async def test_large_changes_come_in_small_portions(
     for i in range(12):
         await subject.create(f"{i}", {"s": large})
     for _ in range(2):
-        assert await told(subject, start) == [f"{i}" for i in range(12)]
+        assert await summary(subject, start) == [f"{i}" for i in range(12)]
     assert asked[-1] < 12
     assert asked[0] > 12
 
@@ -177,7 +177,7 @@ async def test_trimming_goes_on_in_parts(subject: Subject, monkeypatch: pytest.M
     entries = await store.changes(LOG, None, 100, of(subject.fragment))
     assert await store.trim(LOG, entries[7].position, 60.0) == 0
     assert await store.trim(LOG, entries[7].position, -60.0) == 8
-    assert await told(subject) == ["8", "9"]
+    assert await summary(subject) == ["8", "9"]
     assert await store.oldest(LOG) == entries[8].position
 
 
@@ -190,9 +190,9 @@ async def test_reaping_leaves_the_last_changes_whatever_their_age(
         await subject.create(f"{i}", {"n": i})
     monkeypatch.setattr(retention, "CHANGES_KEPT", 2)
     assert await store.reap(3) == 3
-    assert await told(subject) == ["3", "4", "5"]
+    assert await summary(subject) == ["3", "4", "5"]
     await store.reap(100)
-    assert await told(subject) == ["4", "5"]
+    assert await summary(subject) == ["4", "5"]
 
 
 async def test_a_log_is_read_through_its_index(subject: Subject, other: Any) -> None:

@@ -165,8 +165,8 @@ async def test_one_of_many_creations_wins(store: PostgresStore, subject: Fragmen
             await one(store, write(subject, id_, WriteKind.DELETE))
         calls = [write(subject, id_, WriteKind.CREATE, values={"n": n}) for n in range(16)]
         results = await asyncio.gather(*(one(store, call) for call in calls))
-        told = Counter(result.status for result in results)
-        assert told == {Status.APPLIED: 1, Status.EXISTS: 15}
+        summary = Counter(result.status for result in results)
+        assert summary == {Status.APPLIED: 1, Status.EXISTS: 15}
         winner = next(i for i, r in enumerate(results) if r.status is Status.APPLIED)
         assert await get(store, subject, id_) == {"n": winner}
 
@@ -468,9 +468,9 @@ async def test_a_lock_is_waited_for_until_the_deadline(
     async with admin.transaction():
         await admin.execute(f"SELECT * FROM {table_of(subject)} FOR UPDATE")
         calls = [write(subject, "x", WriteKind.UPDATE, operators=(ADD,)) for _ in range(5)]
-        told = await asyncio.gather(*(one(hasty, c) for c in calls), return_exceptions=True)
+        summary = await asyncio.gather(*(one(hasty, c) for c in calls), return_exceptions=True)
         await _given_up(admin)  # the server gives up as well, while the lock is still held
-    assert {type(error) for error in told} == {StoreTimeout}
+    assert {type(error) for error in summary} == {StoreTimeout}
     # The connections were given up, not leaked: as many calls as the pool has work again.
     await asyncio.gather(*(hasty.read([Read(subject, "x")]) for _ in range(8)))
     await hasty.close()
@@ -704,10 +704,10 @@ async def test_a_user_that_may_not_make_the_namespace(config: SystemConfig, admi
     )
     url = f"postgresql://{role}:secret-word@/{database}?host={host}&port={port}"
     limited = PostgresStore(replace(config, url=url, namespace=f"{NAMESPACE}_none"))
-    with pytest.raises(StoreError) as told:
+    with pytest.raises(StoreError) as summary:
         await limited.open()
-    assert isinstance(told.value, StoreRefused)
-    assert "secret-word" not in str(told.value)
+    assert isinstance(summary.value, StoreRefused)
+    assert "secret-word" not in str(summary.value)
     await limited.close()
     await admin.execute(f"DROP ROLE {role}")
 
@@ -724,10 +724,10 @@ async def test_now_is_the_servers_clock_to_the_microsecond(
         store, write(fragment, "x", WriteKind.UPDATE, operators=(now,), returning=("t",))
     )
     after = await admin.fetchval("SELECT clock_timestamp()")
-    told = result.values["t"]
-    assert isinstance(told, datetime)
-    assert before <= told <= after
-    assert told.utcoffset() == timedelta(0)
+    summary = result.values["t"]
+    assert isinstance(summary, datetime)
+    assert before <= summary <= after
+    assert summary.utcoffset() == timedelta(0)
     await store.drop(fragment)
 
 

@@ -85,9 +85,9 @@ async def test_each_partition_has_a_log_and_its_objects_are_told_there(
     assert store.logs() == ("0", "1", "2")
     seen: list[str] = []
     for log in store.logs():
-        told = await store.changes(log, None, 1_000, of(subject.fragment))
+        summary = await store.changes(log, None, 1_000, of(subject.fragment))
         by_object: dict[str, list[Any]] = {}
-        for entry in told:
+        for entry in summary:
             if entry.change is not None and entry.change.group == "main":
                 by_object.setdefault(entry.change.object_id, []).append(entry.change.after)
         assert all(after == [{"n": 0}, {"n": 1}, {"n": 2}] for after in by_object.values())
@@ -106,8 +106,8 @@ async def test_collections_are_told_whole_whatever_touches_them(subject: Subject
     await subject.update("x", {"n": 2}, unset=("l",))
     await subject.update("x", {"m": None, "t": []})
     await subject.delete("x")
-    told = [entry.change for entry in await entries(subject) if entry.change is not None]
-    images = [(change.group, change.before, change.after) for change in told]
+    summary = [entry.change for entry in await entries(subject) if entry.change is not None]
+    images = [(change.group, change.before, change.after) for change in summary]
     assert images == [
         ("main", None, {"l": ["a"], "n": 1}),
         ("side", None, {"t": [1], "m": {}}),
@@ -132,13 +132,13 @@ async def test_entries_that_are_none_of_ours_are_passed_over(
     await server.xadd(stream, whole | {"object": b"\xff"})
     await server.xadd(stream, whole | {"+n": "5x", "+s": b"s\xff", "+l": "L9:x", "-n": ""})
     await server.xadd(stream, whole | {"+n": "s5", "-n": "4", "+gone": "5", "+s": "sa"})
-    told = await entries(subject)
-    assert [entry.change is None for entry in told] == [True] * 4 + [False] * 2
-    assert [(c.before, c.after) for e in told if (c := e.change)] == [
+    summary = await entries(subject)
+    assert [entry.change is None for entry in summary] == [True] * 4 + [False] * 2
+    assert [(c.before, c.after) for e in summary if (c := e.change)] == [
         ({}, {}),
         ({"n": 4}, {"s": "a"}),
     ]
-    assert [entry.position for entry in told] == sorted(entry.position for entry in told)
+    assert [entry.position for entry in summary] == sorted(entry.position for entry in summary)
     assert caplog.records
     assert "somebody" not in caplog.text
 
@@ -150,8 +150,8 @@ async def test_a_broken_text_is_not_told_as_null(
     what = f"{own.database}/{own.class_name}/main/update"
     entry = {"what": what, "object": "x", "operation": "o", "version": "7"}
     await server.xadd(stream, entry | {"-n": "nonsense", "+n": "n", "-s": "n", "+s": "n0"})
-    told = [e.change for e in await entries(subject) if e.change is not None]
-    assert [(change.before, change.after) for change in told] == [({"s": None}, {"n": None})]
+    summary = [e.change for e in await entries(subject) if e.change is not None]
+    assert [(change.before, change.after) for change in summary] == [({"s": None}, {"n": None})]
 
 
 async def test_stream_ids_of_any_length_keep_their_order(
@@ -207,13 +207,13 @@ async def test_after_an_answer_that_took_too_long_less_is_asked_for(
         return await ranged(logs, name, after, count)
 
     monkeypatch.setattr(outbox.StreamLogs, "_range", slow)
-    told: list[LogEntry] = []
-    while not told:
+    summary: list[LogEntry] = []
+    while not summary:
         try:
-            told = await store.changes("0", None, 4, of(subject.fragment))
+            summary = await store.changes("0", None, 4, of(subject.fragment))
         except StoreTimeout:
             assert len(asked) < 10
-    assert len(told) == 4
+    assert len(summary) == 4
     assert min(asked) <= 2
 
 
@@ -231,6 +231,8 @@ async def test_large_entries_come_few_at_a_time(
 
     monkeypatch.setattr(outbox.StreamLogs, "_range", noting)
     for _ in range(2):
-        told = [e.change for e in await entries(subject) if e.change and e.change.group == "main"]
-        assert [change.object_id for change in told] == [f"{i}" for i in range(12)]
+        summary = [
+            e.change for e in await entries(subject) if e.change and e.change.group == "main"
+        ]
+        assert [change.object_id for change in summary] == [f"{i}" for i in range(12)]
     assert counts[-1] < 12

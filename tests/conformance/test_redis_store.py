@@ -459,8 +459,8 @@ async def test_every_group_written_has_its_outbox_entry(
     assert (main[b"operation"], main[b"object"]) == (b"op/1", b"a")
     assert (main[b"-log"], main[b"+log"]) == (b"L1:1", b"L1:12:22")
     assert (hits[b"-hits"], hits.get(b"+hits")) == (b"n", None)
-    told = [int(fields[b"version"]) for fields in entries]
-    assert told == [r.versions[g] for r in (created, updated, deleted) for g in GROUPS]
+    summary = [int(fields[b"version"]) for fields in entries]
+    assert summary == [r.versions[g] for r in (created, updated, deleted) for g in GROUPS]
 
 
 async def test_both_scripts_write_the_same_outbox_entry(
@@ -492,7 +492,7 @@ async def test_an_update_by_itself_does_what_the_other_script_does(
 ) -> None:
     """One change of one group takes a way of its own; None sets the field, others add to it."""
     for number, hits in enumerate(STORED):
-        told = []
+        summary = []
         for way, remember in (("alone", None), ("other", "print")):
             id_ = f"{way}{number}"
             await only(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
@@ -508,8 +508,8 @@ async def test_an_update_by_itself_does_what_the_other_script_does(
             if result.status is Status.APPLIED:
                 assert dict(record.versions) == dict(result.versions)
                 assert record.versions["hits"] > record.versions["main"]
-            told.append((result.status, result.values, result.failure, record.values))
-        assert told[0] == told[1], hits
+            summary.append((result.status, result.values, result.failure, record.values))
+        assert summary[0] == summary[1], hits
     order = await store.ordered(fragment, "hits", descending=False, limit=100)
     found = {way: [r.id[5:] for r in order if r.id.startswith(way)] for way in ("alone", "other")}
     assert found["alone"] == found["other"]
@@ -554,7 +554,7 @@ async def test_updates_in_one_call_do_what_the_other_script_does(
     numbers = range(len(KINDS))
     for special in numbers:
         order = [0, special, 0, special, *numbers[1:]]
-        told: list[Any] = []
+        summary: list[Any] = []
         for way, remember in (("quick", None), ("other", "print")):
             ids = [f"{way}.{special}.{number}" for number in numbers]
             await prepare_kinds(store, fragment, server, prefix, ids)
@@ -565,8 +565,8 @@ async def test_updates_in_one_call_do_what_the_other_script_does(
             records = await store.read([Read(fragment, id_) for id_ in ids])
             check_versions(order, results, [r.versions if r else {} for r in records])
             answers = [(r.status, r.values, r.failure, r.intent) for r in results]
-            told.append((answers, [r and r.values for r in records]))
-        assert told[0] == told[1], KINDS[special]
+            summary.append((answers, [r and r.values for r in records]))
+        assert summary[0] == summary[1], KINDS[special]
     listed = await store.ordered(fragment, "hits", descending=False, limit=10_000)
     quick, other = of_ways([(record.id, record.values.get("hits")) for record in listed])
     assert quick == other
@@ -609,9 +609,9 @@ def check_versions(
             assert (of_hits[0] > AHEAD) is (KINDS[number] == "ahead")
 
 
-def of_ways(told: list[tuple[str, Any]]) -> list[list[Any]]:
+def of_ways(summary: list[tuple[str, Any]]) -> list[list[Any]]:
     """What is told of the ids that begin with each way, in its order."""
-    pairs = [(id_.partition("."), what) for id_, what in told]
+    pairs = [(id_.partition("."), what) for id_, what in summary]
     return [[(id_, what) for (w, _, id_), what in pairs if w == way] for way in ("quick", "other")]
 
 
@@ -631,8 +631,8 @@ async def test_updates_in_one_call_trim_the_outbox_and_keep_their_order(
         await store.write(calls)
         await server.echo("done")
         trimmed, added = 0, []
-        async for told in monitor.listen():
-            words = told["command"].split(" ")
+        async for summary in monitor.read():
+            words = summary["command"].split(" ")
             if words[0] == "ECHO":
                 break
             if words[0] == "XADD":

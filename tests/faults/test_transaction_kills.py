@@ -19,7 +19,7 @@ from tests.process.service import Service, scratch_catalogue, scratch_systems, s
 
 DEATHS = {
     "half marked": ("lock_each", True),
-    "marked": ("standing", False),
+    "marked": ("record_states", False),
     "validated": ("commit", False),
     "committed": ("commit", True),
     "half applied": ("write", True),

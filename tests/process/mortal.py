@@ -14,7 +14,7 @@ from mediator.service import Mediator
 __all__ = ["FATE", "Fate", "Killed", "make_mortal"]
 
 LOG = ("begin", "commit", "finish", "remove", "abort", "postpone", "find", "refuse")
-MARKER = ("lock_each", "unlock", "standing")
+MARKER = ("lock_each", "unlock", "record_states")
 
 
 class Killed(BaseException):

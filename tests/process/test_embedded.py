@@ -30,7 +30,7 @@ from mediator.embedded.java_mongo import EmbeddedJavaMongo
 from mediator.embedded.lifecycle import OwnedServer
 from mediator.embedded.lock import DataDirectoryBusy
 from mediator.embedded.mongodb import EmbeddedMongo
-from mediator.embedded.placing import placed
+from mediator.embedded.placing import accessible_directory
 from mediator.embedded.port import (
     EmbeddedStartError,
     Endpoint,
@@ -150,7 +150,7 @@ SERVERS: dict[Kind, Callable[..., OwnedServer]] = {
 
 
 def living_pid(server: OwnedServer) -> int:
-    process = server._process.living()
+    process = server._process.live()
     assert process is not None
     pid: int = process.pid
     return pid
@@ -540,12 +540,12 @@ def test_root_gets_a_place_that_the_account_can_reach(data_dir: Path) -> None:
     asked_for = closed / "data" / "postgresql"
     closed.mkdir(mode=0o700)
     account = unprivileged_account(asked_for)
-    place = placed(asked_for, account, "postgresql")
+    place = accessible_directory(asked_for, account, "postgresql")
     try:
         assert (place == asked_for) is (account is None)
         assert place.owner() == (account.name if account else asked_for.parent.owner())
         assert stat.S_IMODE(closed.stat().st_mode) == 0o700
-        assert placed(asked_for, account, "postgresql") == place
+        assert accessible_directory(asked_for, account, "postgresql") == place
     finally:
         place.rmdir()
 
@@ -554,5 +554,8 @@ def test_a_private_data_directory_is_made_passable_only(data_dir: Path) -> None:
     private = data_dir / "private"
     private.mkdir(mode=0o700)
     account = unprivileged_account(private / "postgresql")
-    assert placed(private / "postgresql", account, "postgresql") == private / "postgresql"
+    assert (
+        accessible_directory(private / "postgresql", account, "postgresql")
+        == private / "postgresql"
+    )
     assert stat.S_IMODE(private.stat().st_mode) == (0o701 if account else 0o700)

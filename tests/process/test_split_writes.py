@@ -95,7 +95,9 @@ async def state(mediator: Service, database: str, id_: str) -> Any:
     """Return the object, after seeing that it is whole, and no intent is left on it."""
     route = await mediator.mediator.data.route(database, "pairs")
     intents = mediator.mediator.transactions.resolver.intents
-    assert not any(s.intent for s in await intents.standing([(f, id_) for f in route.fragments]))
+    assert not any(
+        s.intent for s in await intents.record_states([(f, id_) for f in route.fragments])
+    )
     try:
         seen = await mediator.get(database, "pairs", id_)
     except NotFound:
@@ -382,7 +384,7 @@ async def test_a_write_that_was_aborted_meanwhile_begins_again(
 async def test_writes_that_are_over_are_forgotten_together(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.transactions.recovery.FORGOTTEN_WITHIN_S", 0.2)
+    monkeypatch.setattr("mediator.transactions.resolver.REMOVED_WITHIN_S", 0.2)
     transactions = mediator.mediator.transactions
     log, resolver = transactions._log, transactions.resolver
     await resolver.close()

@@ -97,7 +97,7 @@ async def values(mediator: Service, database: str, class_name: str, id_: str) ->
 async def is_marked(mediator: Service, database: str, class_name: str, id_: str) -> bool:
     route = await mediator.mediator.data.route(database, class_name)
     intents = mediator.mediator.transactions.resolver.intents
-    return any(s.intent for s in await intents.standing([(f, id_) for f in route.fragments]))
+    return any(s.intent for s in await intents.record_states([(f, id_) for f in route.fragments]))
 
 
 @pytest.fixture
@@ -429,7 +429,7 @@ async def test_a_write_over_several_systems_is_waited_for(
             await run(mediator, wanted)
     go_on.set()
     await writing
-    with pytest.raises(TransactionAborted, match="no longer"):
+    with pytest.raises(TransactionAborted, match="was changed meanwhile"):
         await run(mediator, transaction(shop, reads=[seen("pairs", half)]))
     await run(mediator, transaction(shop, update(shop, "pairs", object_.id, title="2", hits=2)))
     assert await values(mediator, shop, "pairs", object_.id) == {"title": "2", "hits": 2}

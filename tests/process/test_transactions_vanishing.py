@@ -95,8 +95,8 @@ async def test_a_class_that_goes_before_it_is_validated_has_changed(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, id_ = mediator.mediator.transactions, unique()
-    step = dropping(mediator, shop, transactions.resolver.intents.standing, before=True)
-    monkeypatch.setattr(transactions.resolver.intents, "standing", step)
+    step = dropping(mediator, shop, transactions.resolver.intents.record_states, before=True)
+    monkeypatch.setattr(transactions.resolver.intents, "record_states", step)
     seen = ReadSetEntry("users", id_, None)
     wanted = Transaction(shop, unique("tx"), (seen,), (put(shop, "carts", id_, n=1),), "f")
     with pytest.raises(TransactionAborted):

@@ -35,7 +35,7 @@ from mediator.access.model import parse_grant
 from mediator.base.clock import SystemClock
 from mediator.base.errors import MediatorError, SchemaInvalid, Unauthenticated
 from mediator.changes.position import FeedPosition
-from mediator.operations.patch import json_patch, merge_patch, parse_update
+from mediator.operations.patch import parse_json_patch, parse_merge_patch, parse_update
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import parse_query_document
 from mediator.query.positions import decode_position
@@ -126,11 +126,11 @@ def _parameters(raw: bytes) -> object:
 
 
 def _json_patch(raw: bytes) -> object:
-    return CODEC.decode_fields(json_patch(parse_json(raw))(dict(PRESENT)))
+    return CODEC.decode_fields(parse_json_patch(parse_json(raw))(dict(PRESENT)))
 
 
 def _merge_patch(raw: bytes) -> object:
-    found = merge_patch(ARTICLES, CODEC, parse_json(raw))
+    found = parse_merge_patch(ARTICLES, CODEC, parse_json(raw))
     return found(dict(PRESENT)) if callable(found) else found
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from mediator.model.change import Change
 from mediator.model.operators import OperatorCall
+from mediator.stores.conformance.change_reader import ChangeReader, json_of
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.conformance.told import Listener, json_of
 from mediator.stores.port import ChangeLog, Record, WriteKind
 from tests.conformance.real_stores import STORES, opened
 from tests.properties.test_store_model import FIELDS, Side, Step, steps
@@ -28,12 +28,12 @@ LOGGING = [name for name in STORES if name != "mongodb"]
 
 
 @pytest.fixture(scope="module", params=LOGGING)
-async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Listener]:
+async def reader(request: pytest.FixtureRequest) -> AsyncIterator[ChangeReader]:
     config = request.getfixturevalue(f"{request.param}_config")
     async with opened(replace(config, namespace="replay", deadline_s=30.0)) as store:
         assert isinstance(store, ChangeLog)
         scratch = Scratch(store)
-        yield Listener(await scratch.subject(*FIELDS.values()))
+        yield ChangeReader(await scratch.subject(*FIELDS.values()))
         await scratch.clear()
 
 
@@ -60,8 +60,8 @@ def _touched(change: Change, values: dict[str, Any] | None) -> dict[str, Any] | 
     return {name: value for name, value in values.items() if name in names}
 
 
-def kept_of(listener: Listener, records: list[Record]) -> Held:
-    fragment = listener.subject.fragment
+def kept_of(reader: ChangeReader, records: list[Record]) -> Held:
+    fragment = reader.subject.fragment
     return {
         (record.id, group): (
             record.versions[group],
@@ -79,22 +79,22 @@ def kept_of(listener: Listener, records: list[Record]) -> Held:
 )
 @given(batches=st.lists(st.lists(steps(), min_size=1, max_size=5), min_size=2, max_size=5))
 async def test_what_is_told_leads_to_what_is_there(
-    listener: Listener, batches: list[list[Step]]
+    reader: ChangeReader, batches: list[list[Step]]
 ) -> None:
-    subject, prefix = listener.subject, uuid.uuid4().hex
+    subject, prefix = reader.subject, uuid.uuid4().hex
     side, ids = Side(subject, prefix), [prefix + id_ for id_ in ("a", "é'\\")]
     first = [Step("a", WriteKind.CREATE), Step("é'\\", WriteKind.CREATE)]
     for batch in [first, *batches]:
-        await side.take([_doable(listener, step) for step in batch])
+        await side.take([_doable(reader, step) for step in batch])
     records = [record for record in await subject.read_all(ids) if record is not None]
-    listener.logged.clear()
-    told = [change for id_ in ids for change in await listener.changes_of(id_)]
+    reader.logged.clear()
+    told = [change for id_ in ids for change in await reader.changes_of(id_)]
     assert len({(change.object_id, change.id) for change in told}) == len(told)
-    assert replayed(told) == kept_of(listener, records)
+    assert replayed(told) == kept_of(reader, records)
 
 
-def _doable(listener: Listener, step: Step) -> Step:
-    store = listener.subject.store
+def _doable(reader: ChangeReader, step: Step) -> Step:
+    store = reader.subject.store
     calls: list[OperatorCall] = [
         c for c in step.operators if store.supports(c.operator, FIELDS[c.field].type)
     ]

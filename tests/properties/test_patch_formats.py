@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from mediator.base.errors import Conflict, Invalid
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import COPY_BUDGET, OPERATIONS_MAX, POINTER_TOKENS
-from mediator.operations.patch import FieldChanges, json_patch, merge_patch, parse_update
+from mediator.operations.patch import (
+    FieldChanges,
+    parse_json_patch,
+    parse_merge_patch,
+    parse_update,
+)
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
 from tests.properties.things import CODEC, THINGS, hostile
@@ -121,7 +126,7 @@ def test_mistakes_in_an_update_have_their_place(body: Any, place: str) -> None:
 
 @given(hostile | st.dictionaries(names, hostile | st.dictionaries(words, hostile, max_size=2)))
 def test_hostile_patches_raise_nothing_but_invalid(body: Any) -> None:
-    for read in (parse_update, merge_patch):
+    for read in (parse_update, parse_merge_patch):
         try:
             patch = read(THINGS, CODEC, body)
             if callable(patch):
@@ -151,7 +156,7 @@ def test_hostile_patches_raise_nothing_but_invalid(body: Any) -> None:
     ],
 )
 def test_members_of_documents_are_merged(original: Any, patch: Any, result: Any) -> None:
-    compute = merge_patch(ARTICLE, ARTICLES, {"meta": patch})
+    compute = parse_merge_patch(ARTICLE, ARTICLES, {"meta": patch})
     assert callable(compute)
     present = {"title": "t", "meta": original}
     before = deepcopy(present)
@@ -161,7 +166,7 @@ def test_members_of_documents_are_merged(original: Any, patch: Any, result: Any)
 
 def test_a_merge_of_whole_fields_needs_no_read() -> None:
     body = {"title": "x", "price": "1.50", "hits": None, "meta": None, "tags": ["b", "a"]}
-    parts = merge_patch(ARTICLE, ARTICLES, body)
+    parts = parse_merge_patch(ARTICLE, ARTICLES, body)
     assert isinstance(parts, FieldChanges)
     assert ARTICLES.encode(parts.values) == {"title": "x", "price": "1.5", "tags": ["a", "b"]}
     assert parts.unset == ("hits", "meta")
@@ -169,7 +174,7 @@ def test_a_merge_of_whole_fields_needs_no_read() -> None:
 
 
 def test_a_merge_changes_the_other_fields_with_the_nested_ones() -> None:
-    compute = merge_patch(ARTICLE, ARTICLES, {"stock": {"a": None, "b": 2}, "hits": None})
+    compute = parse_merge_patch(ARTICLE, ARTICLES, {"stock": {"a": None, "b": 2}, "hits": None})
     assert callable(compute)
     present = {"title": "t", "hits": 1, "stock": {"a": 1}}
     assert compute(present) == {"title": "t", "stock": {"b": 2}}
@@ -187,7 +192,7 @@ def test_a_merge_changes_the_other_fields_with_the_nested_ones() -> None:
 )
 def test_mistakes_in_a_merge_have_their_places(body: Any, expected: list[str]) -> None:
     with pytest.raises(Invalid) as caught:
-        merge_patch(ARTICLE, ARTICLES, body)
+        parse_merge_patch(ARTICLE, ARTICLES, body)
     assert places(caught) == expected
 
 
@@ -196,12 +201,12 @@ def test_a_merge_is_not_followed_too_deep() -> None:
     for _ in range(900):
         patch = {"k": patch}
     with pytest.raises(Invalid) as caught:
-        merge_patch(ARTICLE, ARTICLES, {"meta": patch})
+        parse_merge_patch(ARTICLE, ARTICLES, {"meta": patch})
     assert places(caught) == ["/meta"]
 
 
 def test_a_json_patch_changes_neither_its_argument_nor_itself() -> None:
-    compute = json_patch(
+    compute = parse_json_patch(
         [
             {"op": "test", "path": "/hits", "value": 1.0},
             {"op": "add", "path": "/meta", "value": {"list": []}, "ignored": 1},
@@ -246,14 +251,14 @@ def test_a_json_patch_changes_neither_its_argument_nor_itself() -> None:
 def test_mistakes_in_a_json_patch_have_their_place(operation: Any, place: str) -> None:
     present = {"title": "t", "log": [1], "meta": {}}
     with pytest.raises(Invalid) as caught:
-        json_patch([{"op": "test", "path": "/title", "value": "t"}, operation])(present)
+        parse_json_patch([{"op": "test", "path": "/title", "value": "t"}, operation])(present)
     assert places(caught) == [place]
 
 
 @pytest.mark.parametrize(("path", "value"), [("/hits", True), ("/nope", 1), ("/hits", "1")])
 def test_a_failed_test_is_a_conflict(path: str, value: Any) -> None:
     with pytest.raises(Conflict) as caught:
-        json_patch([{"op": "test", "path": path, "value": value}], "/body")({"hits": 1})
+        parse_json_patch([{"op": "test", "path": path, "value": value}], "/body")({"hits": 1})
     assert places(caught) == ["/body/0/path"]
 
 
@@ -261,14 +266,14 @@ def test_copies_that_double_the_object_are_stopped() -> None:
     doubling = {"op": "copy", "from": "", "path": "/a/-"}
     seed = {"op": "add", "path": "/a", "value": ["x" * 100]}
     with pytest.raises(Invalid) as caught:
-        json_patch([seed, *[{"op": "copy", "from": "/a", "path": "/a/-"}] * 900])({})
+        parse_json_patch([seed, *[{"op": "copy", "from": "/a", "path": "/a/-"}] * 900])({})
     assert caught.value.locations[0].pointer.endswith("/from")
     with pytest.raises(Invalid):
-        json_patch([seed, *[doubling] * 900])({})
+        parse_json_patch([seed, *[doubling] * 900])({})
     large = {"title": "x" * (COPY_BUDGET // 2)}
     copies = [{"op": "copy", "from": "/title", "path": f"/{n}"} for n in range(3)]
     with pytest.raises(Invalid, match="copy"):
-        json_patch(copies)(large)
+        parse_json_patch(copies)(large)
 
 
 def test_moves_that_nest_the_object_end_in_an_answer() -> None:
@@ -281,7 +286,7 @@ def test_moves_that_nest_the_object_end_in_an_answer() -> None:
             {"op": "add", "path": f"/{n + 1}", "value": chain},
             {"op": "move", "from": f"/{n}", "path": f"/{n + 1}" + "/k" * 31},
         ]
-    deep = json_patch(operations)({"0": 1})
+    deep = parse_json_patch(operations)({"0": 1})
     with pytest.raises(Invalid):
         CODEC.decode_object({"document": deep})
     for last in (
@@ -289,20 +294,20 @@ def test_moves_that_nest_the_object_end_in_an_answer() -> None:
         {"op": "test", "path": "/300", "value": chain},
     ):
         with pytest.raises((Invalid, Conflict)):
-            json_patch([*operations, last])({"0": 1})
+            parse_json_patch([*operations, last])({"0": 1})
 
 
 @pytest.mark.parametrize("body", [{}, "add", None, [{}] * (OPERATIONS_MAX + 1)])
 def test_a_json_patch_is_a_list_of_bounded_length(body: Any) -> None:
     with pytest.raises(Invalid) as caught:
-        json_patch(body)
+        parse_json_patch(body)
     assert places(caught) == [""]
 
 
 @pytest.mark.parametrize("value", [1, [], None, "x"])
 def test_a_json_patch_leaves_an_object(value: Any) -> None:
     with pytest.raises(Invalid):
-        json_patch([{"op": "replace", "path": "", "value": value}])({"a": 1})
+        parse_json_patch([{"op": "replace", "path": "", "value": value}])({"a": 1})
 
 
 pointers = st.lists(
@@ -325,7 +330,7 @@ operations = st.lists(
 def test_hostile_json_patches_raise_nothing_but_invalid_and_conflict(body: Any) -> None:
     present = {"title": "t", "log": [1, [2]], "meta": {"0": {"-": None}}}
     try:
-        answer: Any = json_patch(body)(present)
+        answer: Any = parse_json_patch(body)(present)
     except (Invalid, Conflict) as error:
         answer = error.locations
     assert type(answer) is dict or answer

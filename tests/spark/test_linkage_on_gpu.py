@@ -71,13 +71,13 @@ def compared(
 @pytest.fixture
 def waves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tasks each wave had that went to one process."""
-    begun, together = list[int](), comparing._wave_together
+    begun, together = list[int](), comparing._compare_in_one_process
 
     def watched(blocks: DataFrame, tasks: Sequence[Task], *rest: Any) -> Any:
         begun.append(len(tasks))
         return together(blocks, tasks, *rest)
 
-    monkeypatch.setattr(comparing, "_wave_together", watched)
+    monkeypatch.setattr(comparing, "_compare_in_one_process", watched)
     return begun
 
 

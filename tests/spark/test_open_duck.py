@@ -12,7 +12,7 @@ import pytest
 from splink.internals.dialects import DuckDBDialect
 
 from spark_jobs.linkage.open.agreement import Columns, vectors
-from spark_jobs.linkage.open.in_process.duck import connected, done_in_steps
+from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps
 from spark_jobs.linkage.open.in_process.settings import level_of
 from spark_jobs.linkage.open.spec import Comparison, Level
 from spark_jobs.runner.port import RunCancelled
@@ -43,17 +43,15 @@ def test_a_query_under_way_is_stopped() -> None:
             ended.append("interrupted")
             raise
 
-    with connected() as duck, pytest.raises(RunCancelled):
-        done_in_steps(
-            context, duck, [lambda duck: duck.sql("SELECT 1").fetchall(), endless, endless]
-        )
+    with in_memory_database() as duck, pytest.raises(RunCancelled):
+        run_steps(context, duck, [lambda duck: duck.sql("SELECT 1").fetchall(), endless, endless])
     assert ended == ["interrupted"]
     assert context.told[-1] == (1, 3)
 
 
 def test_what_fails_is_told() -> None:
-    with connected() as duck, pytest.raises(duckdb.CatalogException):
-        done_in_steps(Impatient(), duck, [lambda duck: duck.sql("SELECT * FROM nothing")])  # type: ignore[arg-type]  # its progress is all that is asked for
+    with in_memory_database() as duck, pytest.raises(duckdb.CatalogException):
+        run_steps(Impatient(), duck, [lambda duck: duck.sql("SELECT * FROM nothing")])  # type: ignore[arg-type]  # its progress is all that is asked for
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,7 @@ def test_what_fails_is_told() -> None:
     ],
 )
 def test_it_sees_neither_files_nor_the_network(query: str) -> None:
-    with connected() as duck, pytest.raises(duckdb.Error):
+    with in_memory_database() as duck, pytest.raises(duckdb.Error):
         duck.execute(query)
 
 
@@ -95,7 +93,7 @@ def test_it_measures_as_our_kernels_do(level: Level) -> None:
     told = ", ".join(
         f"c0_{side}, list_distinct(string_split(c0_{side}, ' ')) AS w0_{side}" for side in "lr"
     )
-    with connected() as duck:
+    with in_memory_database() as duck:
         duck.register("pairs", pa.table({"c0_l": left, "c0_r": right}))
         found = duck.sql(f"SELECT {condition} FROM (SELECT {told} FROM pairs)").fetchall()
     assert ours.any()

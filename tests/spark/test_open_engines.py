@@ -17,11 +17,11 @@ from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open import engine as choosing
 from spark_jobs.linkage.open.in_process.comparing import compared as in_process
-from spark_jobs.linkage.open.in_process.duck import connected, splink_api
+from spark_jobs.linkage.open.in_process.duck import in_memory_database, splink_api
 from spark_jobs.linkage.open.in_process.settings import settings
-from spark_jobs.linkage.open.in_process.tables import given
+from spark_jobs.linkage.open.in_process.tables import load_records
 from spark_jobs.linkage.open.model import Model
-from spark_jobs.linkage.open.non_ascii import FREE
+from spark_jobs.linkage.open.non_ascii import SPARE_CODES
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
@@ -125,8 +125,8 @@ def test_a_score_is_the_one_that_splink_gives(by_splink: FolderContext) -> None:
         for at, level in enumerate(comparison["comparison_levels"][1:], start=1):
             level["m_probability"] = model.estimate.m[k][at]
             level["u_probability"] = model.estimate.u[k][at]
-    with connected() as duck:
-        names = given(spec, context).fill(duck)
+    with in_memory_database() as duck:
+        names = load_records(spec, context).create_tables(duck)
         linker = Linker(names, document, splink_api(duck), set_up_basic_logging=False)
         predicted = linker.inference.predict().as_record_dict()
     weights = {frozenset((row["unique_id_l"], row["unique_id_r"])): row for row in predicted}
@@ -192,7 +192,7 @@ def test_what_splink_cannot_do_is_said(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     """Refused if it was asked for by name, else done by Spark, with the reason."""
-    many = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(FREE) + 1))
+    many = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(SPARE_CODES) + 1))
     written: list[Row] = [*PEOPLE[:3], {**PEOPLE[3], "surname": many}]
     spec = parsed(engine=engine)
 
@@ -206,7 +206,7 @@ def test_what_splink_cannot_do_is_said(
             assert told.startswith("Engine spark: ")
             assert re.search(reason, told)
 
-    says(written, "letters beyond a to z")
+    says(written, "characters beyond a to z")
     monkeypatch.setattr(choosing, "IN_PROCESS_PAIRS", -1)
     says(PEOPLE[:3], "one process is given -1")
     monkeypatch.setattr(choosing, "find_spec", lambda _: None)

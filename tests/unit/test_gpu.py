@@ -13,7 +13,7 @@ import app.commands.doctor.installation
 from app.settings.main import JobSettings
 from spark_jobs import gpu, session
 from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu, uses_gpu
-from spark_jobs.linkage.private.blocks import Comparison
+from spark_jobs.linkage.private.blocks import BlockComparison
 from spark_jobs.linkage.private.reference import Filters
 from spark_jobs.session import SparkOptions, SparkUnavailable, open_session
 
@@ -139,4 +139,4 @@ def test_the_doctor_tells_of_a_gpu(
 def test_the_filters_of_the_paper_are_left_to_processors(switched: dict[str, bool]) -> None:
     filters = Filters(**{"prefix": False, "position": False, **switched})
     nothing: Any = None
-    assert Comparison(nothing, nothing, filters).by_length is not bool(switched)
+    assert BlockComparison(nothing, nothing, filters).by_length is not bool(switched)

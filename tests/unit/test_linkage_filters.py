@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.harness.people import Person, owners
-from spark_jobs.linkage.private.blocks import Comparison
+from spark_jobs.linkage.private.blocks import BlockComparison
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
 from spark_jobs.linkage.private.comparing import BlockSpan, tasks_between
-from spark_jobs.linkage.private.limits import Limits
+from spark_jobs.linkage.private.limits import ThresholdTables
 from spark_jobs.linkage.private.reference import (
     Counters,
     Filters,
@@ -113,7 +113,7 @@ def test_o6_cardinalities_and_prefixes(encoded: list[Record]) -> None:
 @pytest.mark.parametrize(("people", "pairs"), [(100_000, 400), (500_000, 10_000)])
 def test_o7_pairs_of_blocks_before_any_is_skipped(people: int, pairs: int) -> None:
     """With the paper's blocks of 2,000 records, of which a fifth are one owner's."""
-    comparison = Comparison(Limits.of(T8, SHAPE.bits), np.zeros(0, dtype=np.int64))
+    comparison = BlockComparison(ThresholdTables.of(T8, SHAPE.bits), np.zeros(0, dtype=np.int64))
     spans = [
         BlockSpan(f"{party}/{number}", party, 2_000, 300, 310)
         for party, records in enumerate((people // 5, people * 4 // 5))

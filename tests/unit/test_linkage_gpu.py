@@ -16,8 +16,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.gpu import GpuUnavailable, look_for_gpu
-from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Compared, Comparison
-from spark_jobs.linkage.private.limits import Limits
+from spark_jobs.linkage.private.blocks import BY_LENGTH, BlockComparison, BlockMatches, RecordBlock
+from spark_jobs.linkage.private.limits import ThresholdTables
 from spark_jobs.linkage.private.reference import Filters
 from spark_jobs.linkage.private.vectors import GROUP, Order, frequencies, unpacked
 from tests.unit.test_linkage_kernel import T8, Bits, brute, packed, side, similar
@@ -45,20 +45,20 @@ class Sides:
         arrays = [unpacked(packed(side, bits)) for side in (left, right)]
         self.order = Order(frequencies(np.concatenate(arrays)), len(left) + len(right))
         (self.left, self.at), (self.right, self.other_at) = (
-            Block.of(self.order.rewritten(each)) for each in arrays
+            RecordBlock.of(self.order.rewritten(each)) for each in arrays
         )
 
     def comparison(
         self, threshold: Fraction, filters: Filters = BY_LENGTH, top: int | None = None
-    ) -> Comparison:
-        limits = Limits.of(threshold, self.order.words * 64, length=filters.length)
-        return Comparison(limits, self.order.telling, filters, top)
+    ) -> BlockComparison:
+        limits = ThresholdTables.of(threshold, self.order.words * 64, length=filters.length)
+        return BlockComparison(limits, self.order.by_selectivity, filters, top)
 
-    def found(self, done: Compared) -> set[tuple[int, int]]:
+    def found(self, done: BlockMatches) -> set[tuple[int, int]]:
         i, j, _ = done.pairs.T
         return set(zip(self.at[i].tolist(), self.other_at[j].tolist(), strict=True))
 
-    def check(self, comparison: Comparison) -> Compared:
+    def check(self, comparison: BlockComparison) -> BlockMatches:
         """Compare on both; they find the same, in the same order."""
         expected = comparison.compare(self.left, self.right)
         done = device.OnGpu(comparison).compare(self.left, self.right)
@@ -176,10 +176,10 @@ def test_more_pairs_than_there_can_be_room_for(monkeypatch: pytest.MonkeyPatch) 
 def test_the_blocks_of_the_last_comparison_are_not_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sent: list[Block] = []
+    sent: list[RecordBlock] = []
     copy = device.OnGpu._copy
 
-    def watched(self: Any, block: Block) -> Any:
+    def watched(self: Any, block: RecordBlock) -> Any:
         sent.append(block)
         return copy(self, block)
 
@@ -202,10 +202,10 @@ def test_the_words_that_tell_most_are_looked_at_first() -> None:
     sides = Sides(similar(Random(1), 5, 600, 0.3, 3), similar(Random(2), 5, 600, 0.3, 3), 600)
     used = device.OnGpu(comparison := sides.comparison(T8))
     used.compare(sides.left, sides.right)
-    assert comparison.telling.tolist() != sorted(comparison.telling.tolist())
+    assert comparison.by_selectivity.tolist() != sorted(comparison.by_selectivity.tolist())
     for block, copy in zip((sides.left, sides.right), used._kept, strict=True):
         words = copy.words.copy_to_host().T
-        assert words.tolist() == block.words[:, comparison.telling].tolist()
+        assert words.tolist() == block.words[:, comparison.by_selectivity].tolist()
         left = [int(np.bitwise_count(row[GROUP:]).sum()) for row in words]
         assert copy.rests.copy_to_host()[0].tolist() == left
 

@@ -130,17 +130,17 @@ def test_a_job_that_cannot_be_done_ends_all(*, with_device: bool) -> None:
 
 
 def test_looking_may_end_it() -> None:
-    begun = threading.Event()
+    count_pairs = threading.Event()
     done: list[int] = []
 
     def on_core(job: int) -> int:
         done.append(job)
-        begun.set()
+        count_pairs.set()
         threading.Event().wait(0.01)
         return job
 
     def look() -> None:
-        if begun.is_set():
+        if count_pairs.is_set():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -12,8 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Compared, Comparison, Tally
-from spark_jobs.linkage.private.limits import Limits, Numbers
+from spark_jobs.linkage.private.blocks import (
+    BY_LENGTH,
+    BlockComparison,
+    BlockMatches,
+    RecordBlock,
+    Tally,
+)
+from spark_jobs.linkage.private.limits import Numbers, ThresholdTables
 from spark_jobs.linkage.private.reference import (
     Counters,
     Filters,
@@ -49,14 +55,14 @@ def compared(
 ) -> tuple[set[tuple[int, int, Fraction]], Tally]:
     arrays = [unpacked(packed(side, bits)) for side in (left, right)]
     order = Order(frequencies(np.concatenate(arrays)), len(left) + len(right))
-    limits = Limits.of(threshold, order.words * 64, length=filters.length)
-    (one, at), (other, other_at) = (Block.of(order.rewritten(each)) for each in arrays)
-    done = Comparison(limits, order.telling, filters, top).compare(one, other)
+    limits = ThresholdTables.of(threshold, order.words * 64, length=filters.length)
+    (one, at), (other, other_at) = (RecordBlock.of(order.rewritten(each)) for each in arrays)
+    done = BlockComparison(limits, order.by_selectivity, filters, top).compare(one, other)
     return set(matches(done, one, other, at, other_at)), done.tally
 
 
 def matches(
-    done: Compared, one: Block, other: Block, at: Numbers, other_at: Numbers
+    done: BlockMatches, one: RecordBlock, other: RecordBlock, at: Numbers, other_at: Numbers
 ) -> list[tuple[int, int, Fraction]]:
     return [
         (int(at[i]), int(other_at[j]), Fraction(int(s), int(one.sizes[i] + other.sizes[j] - s)))
@@ -180,13 +186,17 @@ def test_o1_what_the_filters_leave(one: int, other: int, left: tuple[int, int, i
     arrays = unpacked(packed(O1, 20))
     order = Order(frequencies(arrays), 4)
     words = order.rewritten(arrays)
-    blocks = [Block.of(words[at : at + 1])[0] for at in (one, other)]
-    tally = Comparison(Limits.of(T8, 256), order.telling, Filters()).compare(*blocks).tally
+    blocks = [RecordBlock.of(words[at : at + 1])[0] for at in (one, other)]
+    tally = (
+        BlockComparison(ThresholdTables.of(T8, 256), order.by_selectivity, Filters())
+        .compare(*blocks)
+        .tally
+    )
     assert (tally.after_length, tally.after_prefix, tally.after_position) == left
 
 
 def test_o4_tables_are_exact() -> None:
-    limits = Limits.of(T8, 1000)
+    limits = ThresholdTables.of(T8, 1000)
     assert (limits.overlap[20], limits.overlap[63]) == (9, 28)
     assert (limits.low[10], limits.high[10]) == (8, 12)
     assert limits.prefix[10] == 3
@@ -209,7 +219,7 @@ def test_orders_are_those_of_the_reference(drawn: list[Bits]) -> None:
 @given(st.integers(1, 1000), st.fractions(Fraction(1, 100), 1, max_denominator=10**6))
 @settings(max_examples=20)
 def test_tables_say_what_the_formulas_say(size: int, threshold: Fraction) -> None:
-    limits = Limits.of(threshold, 1000)
+    limits = ThresholdTables.of(threshold, 1000)
     assert limits.prefix[size] == prefix_length(size, threshold)
     assert Fraction(int(limits.low[size]), size) >= threshold
     assert Fraction(int(limits.low[size]) - 1, size) < threshold
@@ -218,4 +228,4 @@ def test_tables_say_what_the_formulas_say(size: int, threshold: Fraction) -> Non
 
 def test_a_threshold_out_of_bounds_has_no_tables() -> None:
     with pytest.raises(ValueError, match="threshold"):
-        Limits.of(Fraction(0), 64)
+        ThresholdTables.of(Fraction(0), 64)

@@ -1,4 +1,4 @@
-"""Traces, made from what is told: who decides, what they show, and what they never do."""
+"""Traces, made from observations: who decides, what they show, and what they never do."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.context import Context, attach
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
-from app.telemetry.context import MOST_CALLS
-from app.telemetry.encoding import Encoder
 from app.telemetry.outgoing import TracedTransport
-from app.telemetry.spans import Ended
-from app.telemetry.traced import traced
-from app.telemetry.traces import Traces, caller_of
-from benchmarks.harness.otlp_sink import attributes_of
+from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
+from app.telemetry.traces import MOST_CALLS, Traces, traced
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
 CALLER = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -29,32 +26,30 @@ READ = StoreCallFinished("cache", "news", "articles", "read", 1, 0.25, "ok")
 DONE = RequestFinished("GET", "/v1/{database}/{class}/{id}", 200, 0.5)
 
 
-class Told:
-    """A tracer, and the spans that were made of what it handed on."""
+class Recorder:
+    """Makes traces, and keeps the spans as they are exported."""
 
     def __init__(self, ratio: float) -> None:
-        self.spans: list[Span] = []
-        self.traces = Traces(ratio, self._take)
+        self.spans: list[ReadableSpan] = []
+        self.traces = Traces(self._take, ratio)
         self.traces.observe(SystemRegistered("cache", "redis", "Redis 7"))
-        self._encoder = Encoder(Resource({"service.name": "portolan"}))
 
-    def _take(self, ended: Ended) -> None:
-        """Take what was done as the process that sends spans gets it."""
-        body = self._encoder.encode(orjson.loads(orjson.dumps([ended.plain()])))
-        (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
-        self.spans += resource.scope_spans[0].spans
+    def _take(self, make: MakeSpans) -> None:
+        """Take spans as the process that exports them gets them."""
+        records = orjson.loads(orjson.dumps(make()))
+        self.spans += [readable_span(SpanRecord(**record), Resource({})) for record in records]
 
     async def request(self, *events: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-        """Have a request in which events are told, by tasks that it starts as well."""
+        """Have a request in which events are observed, by tasks that it starts as well."""
 
         async def app(*_: Any) -> None:
             for event in events:
-                await asyncio.create_task(self._tell(event))
+                await asyncio.create_task(self._observe(event))
 
         scope = {"type": "http", "headers": headers}
         await traced(app, self.traces)(scope, _never, _never)
 
-    async def _tell(self, event: Any) -> None:
+    async def _observe(self, event: Any) -> None:
         self.traces.observe(event)
 
 
@@ -62,71 +57,90 @@ async def _never(*_: Any) -> Any:
     raise AssertionError
 
 
-def is_within_remote(span: Span) -> bool:
-    """Return whether a span says that its parent is another service's."""
-    return span.flags == 0x300
+@pytest.fixture(autouse=True)
+def _no_current_span() -> None:
+    attach(Context())
+
+
+def parent_of(span: ReadableSpan) -> SpanContext:
+    assert span.parent is not None
+    return span.parent
+
+
+def id_of(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return int(span.context.span_id)
+
+
+def trace_of(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return int(span.context.trace_id)
 
 
 async def test_a_request_is_a_span_with_its_store_calls_within() -> None:
-    told = Told(1.0)
+    recorder = Recorder(1.0)
     failed = StoreCallFinished("cache", "news", "articles", "write", 3, 0.1, "timeout")
-    await told.request(READ, failed, DONE)
-    read, write, request = told.spans
+    await recorder.request(READ, failed, DONE)
+    read, write, request = recorder.spans
     assert request.name == "GET /v1/{database}/{class}/{id}"
-    assert request.kind == Span.SPAN_KIND_SERVER
-    assert request.parent_span_id == b""
-    assert attributes_of(request.attributes) == {
+    assert request.kind == SpanKind.SERVER
+    assert request.parent is None
+    assert dict(request.attributes or {}) == {
         "http.request.method": "GET",
         "http.route": "/v1/{database}/{class}/{id}",
         "http.response.status_code": 200,
         "url.scheme": "http",
     }
-    assert {span.trace_id for span in told.spans} == {request.trace_id}
-    assert len({span.span_id for span in told.spans}) == 3
-    assert read.parent_span_id == write.parent_span_id == request.span_id
-    assert not any(is_within_remote(span) for span in told.spans)
-    assert attributes_of(read.attributes) == {
+    assert {trace_of(span) for span in recorder.spans} == {trace_of(request)}
+    assert len({id_of(span) for span in recorder.spans}) == 3
+    assert parent_of(read).span_id == parent_of(write).span_id == id_of(request)
+    assert not parent_of(read).is_remote
+    assert dict(read.attributes or {}) == {
         "db.system.name": "redis",
         "db.namespace": "news",
         "db.collection.name": "articles",
         "db.operation.name": "read",
         "portolan.system": "cache",
     }
-    assert read.end_time_unix_nano == read.start_time_unix_nano + 250_000_000
-    assert request.start_time_unix_nano <= read.end_time_unix_nano <= request.end_time_unix_nano
-    attributes = attributes_of(write.attributes)
+    assert read.start_time
+    assert read.end_time
+    assert request.start_time
+    assert request.end_time
+    assert read.end_time == read.start_time + 250_000_000
+    assert request.start_time <= read.end_time <= request.end_time
+    attributes = dict(write.attributes or {})
     assert attributes["error.type"] == "timeout"
     assert attributes["db.operation.batch.size"] == 3
-    assert write.status.code == Status.STATUS_CODE_ERROR
-    assert read.status.code == Status.STATUS_CODE_UNSET
+    assert write.status.status_code == StatusCode.ERROR
+    assert read.status.status_code == StatusCode.UNSET
 
 
 async def test_a_request_that_the_service_could_not_answer_failed() -> None:
-    told = Told(1.0)
-    await told.request(RequestFinished("GET", "/", 499, 0.1))
-    await told.request(RequestFinished("GET", "/", 500, 0.1))
-    codes = [span.status.code for span in told.spans]
-    assert codes == [Status.STATUS_CODE_UNSET, Status.STATUS_CODE_ERROR]
+    recorder = Recorder(1.0)
+    await recorder.request(RequestFinished("GET", "/", 499, 0.1))
+    await recorder.request(RequestFinished("GET", "/", 500, 0.1))
+    codes = [span.status.status_code for span in recorder.spans]
+    assert codes == [StatusCode.UNSET, StatusCode.ERROR]
 
 
 async def test_the_caller_decides_whatever_the_ratio_is() -> None:
-    never, always = Told(0.0), Told(1.0)
+    never, always = Recorder(0.0), Recorder(1.0)
     await never.request(READ, DONE, headers=((b"traceparent", CALLER),))
     request = never.spans[-1]
-    assert int.from_bytes(request.trace_id) == TRACE
-    assert int.from_bytes(request.parent_span_id) == SPAN
-    assert is_within_remote(request)
-    assert not is_within_remote(never.spans[0])
+    assert trace_of(request) == TRACE
+    assert parent_of(request).span_id == SPAN
+    assert parent_of(request).is_remote
+    assert not parent_of(never.spans[0]).is_remote
     await always.request(READ, DONE, headers=((b"traceparent", CALLER[:-1] + b"0"),))
     assert always.spans == []
 
 
 async def test_without_a_caller_the_ratio_decides() -> None:
-    half = Told(0.5)
+    half = Recorder(0.5)
     for _ in range(400):
         await half.request(DONE)
     assert 100 < len(half.spans) < 300
-    none = Told(0.0)
+    none = Recorder(0.0)
     await none.request(READ, DONE)
     assert none.spans == []
 
@@ -146,48 +160,52 @@ async def test_without_a_caller_the_ratio_decides() -> None:
     ],
 )
 def test_what_is_no_traceparent_is_none(value: bytes) -> None:
-    assert caller_of([(b"traceparent", value)]) is None
+    Recorder(0.0).traces.start_request([(b"traceparent", value)])
+    assert not get_current_span().get_span_context().is_valid
 
 
 def test_several_traceparents_are_none() -> None:
-    assert caller_of([(b"traceparent", CALLER), (b"traceparent", CALLER)]) is None
+    Recorder(0.0).traces.start_request([(b"traceparent", CALLER), (b"traceparent", CALLER)])
+    assert not get_current_span().get_span_context().is_valid
 
 
 @given(st.binary(max_size=200), st.lists(st.binary(max_size=600), max_size=3))
 def test_no_header_field_breaks_a_request(parent: bytes, states: list[bytes]) -> None:
-    caller_of([(b"traceparent", parent), *((b"tracestate", state) for state in states)])
-    caller_of([(b"traceparent", CALLER), *((b"tracestate", state) for state in states)])
+    traces = Recorder(0.0).traces
+    for each in (parent, CALLER):
+        states_fields = [(b"tracestate", state) for state in states]
+        traces.start_request([(b"traceparent", each), *states_fields])
 
 
-async def test_a_request_has_so_many_spans_of_store_calls_and_tells_of_the_rest() -> None:
-    told = Told(1.0)
-    await told.request(*[READ] * (MOST_CALLS + 2), DONE)
-    assert len(told.spans) == MOST_CALLS + 1
-    attributes = attributes_of(told.spans[-1].attributes)
+async def test_a_request_has_so_many_spans_of_store_calls_and_counts_the_rest() -> None:
+    recorder = Recorder(1.0)
+    await recorder.request(*[READ] * (MOST_CALLS + 2), DONE)
+    assert len(recorder.spans) == MOST_CALLS + 1
+    attributes = dict(recorder.spans[-1].attributes or {})
     assert attributes["portolan.store_calls.left_out"] == 2
 
 
 async def test_what_goes_on_after_a_request_is_no_part_of_it() -> None:
-    told = Told(1.0)
+    recorder = Recorder(1.0)
     over = asyncio.Event()
 
     async def later() -> None:
         await over.wait()
-        told.traces.observe(READ)
+        recorder.traces.observe(READ)
 
     async def app(*_: Any) -> None:
         tasks.append(asyncio.create_task(later()))
-        told.traces.observe(DONE)
+        recorder.traces.observe(DONE)
 
     tasks: list[asyncio.Task[None]] = []
-    await traced(app, told.traces)({"type": "http", "headers": ()}, _never, _never)
+    await traced(app, recorder.traces)({"type": "http", "headers": ()}, _never, _never)
     over.set()
     await asyncio.gather(*tasks)
-    assert [span.kind for span in told.spans] == [Span.SPAN_KIND_SERVER]
+    assert [span.kind for span in recorder.spans] == [SpanKind.SERVER]
 
 
-async def test_a_call_of_ours_tells_the_callee_and_has_a_span_without_the_url() -> None:
-    told = Told(0.0)
+async def test_a_request_of_ours_names_its_span_and_has_no_url_in_it() -> None:
+    recorder = Recorder(0.0)
     received: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -195,7 +213,7 @@ async def test_a_call_of_ours_tells_the_callee_and_has_a_span_without_the_url() 
         return httpx.Response(404)
 
     async def app(*_: Any) -> None:
-        transport = TracedTransport(told.traces, httpx.MockTransport(answer))
+        transport = TracedTransport(recorder.traces, httpx.MockTransport(answer))
         async with httpx.AsyncClient(transport=transport) as http:
             await http.request("PURGE", "http://cache.example:81/v1/news/articles/secret")
 
@@ -203,49 +221,50 @@ async def test_a_call_of_ours_tells_the_callee_and_has_a_span_without_the_url() 
         "type": "http",
         "headers": ((b"traceparent", CALLER), (b"tracestate", b"vendor=kept")),
     }
-    await traced(app, told.traces)(scope, _never, _never)
-    (span,) = told.spans
+    await traced(app, recorder.traces)(scope, _never, _never)
+    (span,) = recorder.spans
     parent = received[0].headers["traceparent"]
-    assert parent == f"00-{TRACE:032x}-{span.span_id.hex()}-01"
-    assert received[0].headers["tracestate"] == span.trace_state == "vendor=kept"
-    assert span.parent_span_id
-    assert not is_within_remote(span)
-    assert attributes_of(span.attributes) == {
+    assert parent == f"00-{TRACE:032x}-{id_of(span):016x}-01"
+    assert received[0].headers["tracestate"] == "vendor=kept"
+    assert span.context is not None
+    assert span.context.trace_state.to_header() == "vendor=kept"
+    assert not parent_of(span).is_remote
+    assert dict(span.attributes or {}) == {
         "http.request.method": "PURGE",
         "server.address": "cache.example",
         "server.port": 81,
         "http.response.status_code": 404,
         "error.type": "404",
     }
-    assert b"secret" not in span.SerializeToString()
+    assert "secret" not in span.to_json()
 
 
-async def test_a_call_that_fails_is_told_of_and_fails() -> None:
-    told = Told(1.0)
+async def test_a_request_of_ours_that_fails_is_recorded_and_fails() -> None:
+    recorder = Recorder(1.0)
 
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused", request=request)
 
-    transport = TracedTransport(told.traces, httpx.MockTransport(refuse))
+    transport = TracedTransport(recorder.traces, httpx.MockTransport(refuse))
     async with httpx.AsyncClient(transport=transport) as http:
         with pytest.raises(httpx.ConnectError):
             await http.get("http://cache.example/")
-    (span,) = told.spans
-    assert attributes_of(span.attributes)["error.type"] == "ConnectError"
-    assert span.status.code == Status.STATUS_CODE_ERROR
-    assert span.parent_span_id == b""
+    (span,) = recorder.spans
+    assert dict(span.attributes or {})["error.type"] == "ConnectError"
+    assert span.status.status_code == StatusCode.ERROR
+    assert span.parent is None
 
 
-async def test_untraced_calls_carry_nothing() -> None:
-    told = Told(0.0)
+async def test_untraced_requests_of_ours_carry_nothing() -> None:
+    recorder = Recorder(0.0)
     received: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         received.append(request)
         return httpx.Response(200)
 
-    transport = TracedTransport(told.traces, httpx.MockTransport(answer))
+    transport = TracedTransport(recorder.traces, httpx.MockTransport(answer))
     async with httpx.AsyncClient(transport=transport) as http:
         await http.get("http://cache.example/")
     assert "traceparent" not in received[0].headers
-    assert told.spans == []
+    assert recorder.spans == []

@@ -28,7 +28,7 @@ _COLOURS = {
 
 
 def _store(kind: str, url: str) -> Store:
-    """Construct a store of a known kind, or of a ``module:Class`` of somebody else."""
+    """Construct a store of a known kind, or of a ``module:Class`` of another package."""
     config = SystemConfig("conformance", kind, url)
     module, _, name = kind.partition(":")
     if not name:

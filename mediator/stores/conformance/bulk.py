@@ -1,4 +1,4 @@
-"""Many calls at once: each by itself, in the order of its record, answered in place."""
+"""Many calls at once: each by itself, in the order of its record."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def one_record_a_thousand_times(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def calls_on_a_record_keep_their_order(scratch: Scratch) -> None:
-    """Different kinds of writes to a few records, mixed in one call, are judged one by one."""
+    """Different kinds of writes to a few records, mixed in one call, are decided one by one."""
     subject = await scratch.subject(counter())
     script = (
         (subject.change("a", {"n": 1}), Status.MISSING),

@@ -11,11 +11,11 @@ from typing import Final
 from mediator.model.change import Change, change_id
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType, Values
+from mediator.stores.conformance.change_reader import ChangeReader, change_log
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import applied, require, same
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter, text
 from mediator.stores.conformance.scratch import Scratch, gathered
-from mediator.stores.conformance.told import Listener, change_log
 
 __all__ = ["THEME"]
 
@@ -28,10 +28,10 @@ _YEARS_S: Final = 10 * 365 * 86_400.0
 
 
 @THEME.proves("contract")
-async def writers_of_one_record_are_told_in_order(scratch: Scratch) -> None:
+async def changes_of_concurrent_writers_are_in_order(scratch: Scratch) -> None:
     """Of many writers of one record, versions rise in the log, and each goes on from the last."""
-    listener = await Listener.to(scratch, counter())
-    subject = listener.subject
+    reader = await ChangeReader.to(scratch, counter())
+    subject = reader.subject
     applied(await subject.create("x", {"n": 0}))
     add = OperatorCall("n", Operator.INC, 1)
 
@@ -43,27 +43,27 @@ async def writers_of_one_record_are_told_in_order(scratch: Scratch) -> None:
                 await subject.replace("x", {"n": 1000 * writer + round_})
 
     await gathered(map(work, range(_WRITERS)))
-    changes = await listener.changes_of("x")
-    same(len(changes), _WRITERS * _ROUNDS + 1, "changes told")
+    changes = await reader.changes_of("x")
+    same(len(changes), _WRITERS * _ROUNDS + 1, "changes")
     require(all(a.version < b.version for a, b in pairwise(changes)), "versions do not rise")
     for earlier, later in pairwise(changes):
         same(later.before, earlier.after, "what was there before a change")
 
 
 @THEME.proves("contract")
-async def each_write_of_many_is_told_once(scratch: Scratch) -> None:
-    """Writes of one call on many records, and of many calls at once, are told once each."""
-    listener = await Listener.to(scratch, counter(), counter("m", group="side"))
-    subject = listener.subject
+async def each_of_many_writes_is_logged_once(scratch: Scratch) -> None:
+    """Writes of one call on many records, and of concurrent calls, are logged once each."""
+    reader = await ChangeReader.to(scratch, counter(), counter("m", group="side"))
+    subject = reader.subject
     batches = [
         [subject.replacement(f"{b}.{i % 40}", {"n": i}) for i in range(60)] for b in range(4)
     ]
     await gathered(map(subject.write_all, batches))
     ids = [change_id(w.operation, g) for batch in batches for w in batch for g in w.groups]
-    await listener.until(set(ids))
-    same(Counter(change.id for change in listener.changes()), Counter(ids), "changes told")
+    await reader.until(set(ids))
+    same(Counter(change.id for change in reader.changes()), Counter(ids), "changes")
     for id_ in {write.id for batch in batches for write in batch}:
-        _check_rising(listener.changes(id_))
+        _check_rising(reader.changes(id_))
 
 
 def _check_rising(changes: list[Change]) -> None:
@@ -73,18 +73,18 @@ def _check_rising(changes: list[Change]) -> None:
 
 
 @THEME.proves("contract")
-async def hostile_names_are_told(scratch: Scratch) -> None:
-    """Ids of objects and operations that mean something to somebody are told as they are."""
-    listener = await Listener.to(scratch, counter())
+async def hostile_names_are_logged(scratch: Scratch) -> None:
+    """Ids of objects and operations with meanings elsewhere are logged as they are."""
+    reader = await ChangeReader.to(scratch, counter())
     writes = [
-        listener.subject.creation(text_, {"n": 1}, operation=f"{text_} {uuid.uuid4().hex}")
+        reader.subject.creation(text_, {"n": 1}, operation=f"{text_} {uuid.uuid4().hex}")
         for text_ in HOSTILE_TEXTS
     ]
-    for result in await listener.subject.write_all(writes):
+    for result in await reader.subject.write_all(writes):
         applied(result)
-    await listener.until({change_id(write.operation, "main") for write in writes})
+    await reader.until({change_id(write.operation, "main") for write in writes})
     same(
-        {change.object_id: change.id for change in listener.changes()},
+        {change.object_id: change.id for change in reader.changes()},
         {write.id: change_id(write.operation, "main") for write in writes},
         "objects and changes",
     )
@@ -92,20 +92,20 @@ async def hostile_names_are_told(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def reading_goes_on_anywhere(scratch: Scratch) -> None:
-    """From any position on, in portions of any size, the rest is told, and nothing else."""
-    listener, store = await Listener.to(scratch, counter()), change_log(scratch.store)
+    """From any position on, in pages of any size, the rest is returned, and nothing else."""
+    reader, store = await ChangeReader.to(scratch, counter()), change_log(scratch.store)
     for n in range(10):
-        applied(await listener.subject.replace("x", {"n": n}))
-    await listener.changes_of("x")
-    log, whole = listener.positions()
+        applied(await reader.subject.replace("x", {"n": n}))
+    await reader.changes_of("x")
+    log, whole = reader.positions()
 
     async def read(after: str, limit: int) -> list[str]:
-        some = await store.changes(log, after, limit, listener.of_class)
-        require(len(some) <= limit, f"{len(some)} entries where {limit} were asked for")
+        some = await store.changes(log, after, limit, reader.of_class)
+        require(len(some) <= limit, f"{len(some)} entries for a limit of {limit}")
         return [entry.position for entry in some if entry.change is not None]
 
-    for place, after in enumerate(whole):
-        same(await read(after, 1_000), whole[place + 1 :], f"beyond entry {place}")
+    for position, after in enumerate(whole):
+        same(await read(after, 1_000), whole[position + 1 :], f"beyond entry {position}")
     same(await read(whole[0], 3), whole[1:4], "three entries")
     oldest = await store.oldest(log)
     require(oldest is not None and oldest <= whole[0], "the oldest entry is not the oldest")
@@ -113,13 +113,13 @@ async def reading_goes_on_anywhere(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def trimming_keeps_what_is_young(scratch: Scratch) -> None:
-    """Trimming removes nothing that is younger than it is told to keep."""
-    listener, store = await Listener.to(scratch, counter()), change_log(scratch.store)
-    applied(await listener.subject.create("x", {"n": 1}))
-    await listener.changes_of("x")
-    log, (first, second) = listener.positions()
+    """Trimming removes nothing that is younger than it has to keep."""
+    reader, store = await ChangeReader.to(scratch, counter()), change_log(scratch.store)
+    applied(await reader.subject.create("x", {"n": 1}))
+    await reader.changes_of("x")
+    log, (first, second) = reader.positions()
     await store.trim(log, second, _YEARS_S)
-    rest = await store.changes(log, first, 1_000, listener.of_class)
+    rest = await store.changes(log, first, 1_000, reader.of_class)
     require(second in [entry.position for entry in rest], "trimming removed a young entry")
 
 
@@ -128,27 +128,27 @@ def _nowhere(_database: str, _class_name: str) -> None:
 
 
 @THEME.proves("contract")
-async def a_class_that_is_gone_is_not_told(scratch: Scratch) -> None:
-    """Entries of a class that nobody knows keep their positions, without a change."""
-    listener, store = await Listener.to(scratch, counter()), change_log(scratch.store)
-    applied(await listener.subject.create("x", {"n": 1}))
-    await listener.changes_of("x")
-    log, (first, second) = listener.positions()
+async def a_dropped_class_has_no_changes(scratch: Scratch) -> None:
+    """Entries of an unknown class keep their positions, without a change."""
+    reader, store = await ChangeReader.to(scratch, counter()), change_log(scratch.store)
+    applied(await reader.subject.create("x", {"n": 1}))
+    await reader.changes_of("x")
+    log, (first, second) = reader.positions()
     entries = await store.changes(log, first, 1_000, _nowhere)
     same([e.change for e in entries if e.position == second], [None], "an entry of no class")
 
 
 @THEME.proves("contract")
 async def a_later_schema_leaves_out_what_it_does_not_know(scratch: Scratch) -> None:
-    """Fields that are gone, or of another type by now, are left out; the others are told."""
+    """Fields that are gone, or of another type by now, are left out; the others are returned."""
     items = collection(FieldType.LIST, FieldType.INTEGER, "l")
-    listener = await Listener.to(scratch, counter(), text("gone"), counter("was"), items)
+    reader = await ChangeReader.to(scratch, counter(), text("gone"), counter("was"), items)
     values: Values = {"n": 1, "gone": "a", "was": 5, "l": [1]}
-    applied(await listener.subject.create("x", values))
+    applied(await reader.subject.create("x", values))
     fields = {"n": counter(), "was": text("was"), "l": replace(items, items=FieldType.STRING)}
-    now = replace(listener.subject.fragment, fields=fields, groups={"main": tuple(fields)})
-    listener.fragment = now
-    applied(await listener.subject.update("x", {"gone": "b"}))
-    first, second, *_ = await listener.changes_of("x")
-    same(first.after, {"n": 1}, "told of a creation")
-    same((second.before, second.after), ({}, {}), "told of a field that is gone")
+    now = replace(reader.subject.fragment, fields=fields, groups={"main": tuple(fields)})
+    reader.fragment = now
+    applied(await reader.subject.update("x", {"gone": "b"}))
+    first, second, *_ = await reader.changes_of("x")
+    same(first.after, {"n": 1}, "image of a creation")
+    same((second.before, second.after), ({}, {}), "images of a removed field")

@@ -1,4 +1,4 @@
-"""What change logs tell: of every write that took effect, exactly what was there and what is."""
+"""Change logs: exact before and after images of every write that took effect."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mediator.schema.limits import INTEGER_MAX
 from mediator.schema.tree import Field, MissingType
 from mediator.schema.types import SCALARS, FieldType, Values
 from mediator.stores.conformance.cases import Case, cases
+from mediator.stores.conformance.change_reader import ChangeReader, expect_changes, json_of, summary
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import applied, expect_status, require, same
 from mediator.stores.conformance.samples import (
@@ -24,7 +25,6 @@ from mediator.stores.conformance.samples import (
     text,
 )
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.conformance.told import Listener, is_told, json_of, told
 from mediator.stores.port import Status, Write, WriteResult
 
 __all__ = ["THEME"]
@@ -36,18 +36,18 @@ _EVERY: Final = 7
 """Of the cases of an operator, each seventh: the theme `operators` has all of them."""
 
 
-async def _two_groups(scratch: Scratch) -> Listener:
-    return await Listener.to(scratch, counter(), text(), text("side", group="side"))
+async def _two_groups(scratch: Scratch) -> ChangeReader:
+    return await ChangeReader.to(scratch, counter(), text(), text("side", group="side"))
 
 
 @THEME.proves("contract")
-async def every_kind_of_write_is_told(scratch: Scratch) -> None:
+async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
     """Each write has one change for each group it wrote: before, after, version, kind, in order.
 
-    What replaces an object that was not there is told as its creation.
+    A replacement of an absent object is logged as its creation.
     """
-    listener = await _two_groups(scratch)
-    subject = listener.subject
+    reader = await _two_groups(scratch)
+    subject = reader.subject
     done = [
         applied(result)
         for result in (
@@ -60,8 +60,8 @@ async def every_kind_of_write_is_told(scratch: Scratch) -> None:
         )
     ]
     main, side = ([result.versions[group] for result in done] for group in ("main", "side"))
-    await is_told(
-        listener,
+    await expect_changes(
+        reader,
         "x",
         ("main", "create", main[0], None, {"n": 1}),
         ("side", "create", side[0], None, {"side": "a"}),
@@ -80,30 +80,30 @@ async def every_kind_of_write_is_told(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def a_change_names_its_write(scratch: Scratch) -> None:
     """A change has the id of its operation and group, object, class, database and a time."""
-    listener = await Listener.to(scratch, counter(), groups=("empty", "main"))
-    write = listener.subject.creation("é'/x", {"n": 1})
-    result = applied(await listener.subject.write(write))
-    changes = await listener.changes_of(write.id)
+    reader = await ChangeReader.to(scratch, counter(), groups=("empty", "main"))
+    write = reader.subject.creation("é'/x", {"n": 1})
+    result = applied(await reader.subject.write(write))
+    changes = await reader.changes_of(write.id)
     ids = [change_id(write.operation, group) for group in ("empty", "main")]
     same(sorted(change.id for change in changes), sorted(ids), "ids of changes")
     for change in changes:
-        fragment = listener.subject.fragment
+        fragment = reader.subject.fragment
         same((change.database, change.class_name), (fragment.database, fragment.class_name), "of")
         apart = abs(change.time_us - result.versions[change.group])
         require(apart < _HOUR_S * 1_000_000, f"the time of a change is {change.time_us} us")
 
 
 @THEME.proves("contract")
-async def null_and_missing_are_told_apart(scratch: Scratch) -> None:
-    """A null is told as null, a missing field not at all, before and after."""
-    listener = await Listener.to(scratch, counter("a"), counter("b"), counter("c"), counter("d"))
-    subject = listener.subject
+async def null_and_missing_are_distinct(scratch: Scratch) -> None:
+    """A null is logged as null, a missing field not at all, before and after."""
+    reader = await ChangeReader.to(scratch, counter("a"), counter("b"), counter("c"), counter("d"))
+    subject = reader.subject
     states: tuple[Values, ...] = ({"a": None, "b": 1}, {"a": 1, "c": None}, {"a": None})
     versions = [applied(await subject.replace("x", state)).versions["main"] for state in states]
     result = await subject.update("x", {"b": None}, unset=("a", "d"))
     versions.append(applied(result).versions["main"])
-    await is_told(
-        listener,
+    await expect_changes(
+        reader,
         "x",
         ("main", "create", versions[0], None, states[0]),
         ("main", "replace", versions[1], states[0], states[1]),
@@ -122,17 +122,17 @@ def _edges() -> Mapping[Field, tuple[Any, ...]]:
 
 
 @THEME.proves("contract")
-async def values_at_the_edges_are_told_exactly(scratch: Scratch) -> None:
-    """What is told before and after is the JSON form of the values, of every type and item."""
+async def edge_values_are_logged_exactly(scratch: Scratch) -> None:
+    """Images have the JSON forms of values, of every type and item."""
     edges = _edges()
-    listener = await Listener.to(scratch, *edges)
-    subject, fragment = listener.subject, listener.subject.fragment
+    reader = await ChangeReader.to(scratch, *edges)
+    subject, fragment = reader.subject, reader.subject.fragment
     rounds = max(map(len, edges.values()))
     states = [{f.name: some[i % len(some)] for f, some in edges.items()} for i in range(rounds)]
     for i, state in enumerate(states):
         write = subject.update if i % 2 else subject.replace
         applied(await write("x", state))
-    changes = await listener.changes_of("x")
+    changes = await reader.changes_of("x")
     same(len(changes), rounds, "changes")
     exact = [None, *(json_of(fragment, state) for state in states)]
     for change, before, after in zip(changes, exact, exact[1:], strict=False):
@@ -155,10 +155,12 @@ def _cases_on(type_: FieldType, scratch: Scratch) -> list[Case]:
     ]
 
 
-async def _operators_are_told(type_: FieldType, scratch: Scratch) -> None:
+async def _operators_are_logged(type_: FieldType, scratch: Scratch) -> None:
     some = _cases_on(type_, scratch)
-    listener = await Listener.to(scratch, *{case.field.name: case.field for case in some}.values())
-    subject = listener.subject
+    reader = await ChangeReader.to(
+        scratch, *{case.field.name: case.field for case in some}.values()
+    )
+    subject = reader.subject
     rows = [subject.creation(str(i), _value_of(case)) for i, case in enumerate(some)]
     changes = [
         subject.change(str(i), operators=(case.call,), returning=(case.field.name,))
@@ -167,18 +169,18 @@ async def _operators_are_told(type_: FieldType, scratch: Scratch) -> None:
     await subject.write_all(rows)
     results = await subject.write_all(changes)
     pairs = zip(changes, results, strict=True)
-    await listener.until({_id(write) for write, r in pairs if r.status is Status.APPLIED})
+    await reader.until({_id(write) for write, r in pairs if r.status is Status.APPLIED})
     for i, (case, result) in enumerate(zip(some, results, strict=True)):
-        _judge(listener, str(i), case, result)
+        _run(reader, str(i), case, result)
 
 
 def _id(write: Write) -> str:
     return change_id(write.operation, "main")
 
 
-def _judge(listener: Listener, id_: str, case: Case, result: WriteResult) -> None:
-    what, fragment = f"told of {case.call.operator} on {case.field.name}", listener.subject.fragment
-    changes = [told(change) for change in listener.changes(id_)[1:]]
+def _run(reader: ChangeReader, id_: str, case: Case, result: WriteResult) -> None:
+    what, fragment = f"images of {case.call.operator} on {case.field.name}", reader.subject.fragment
+    changes = [summary(change) for change in reader.changes(id_)[1:]]
     if result.status is Status.REFUSED:
         same(changes, [], what)
         return
@@ -191,24 +193,24 @@ for _type in sorted({type_ for types in APPLICABLE.values() for type_ in types})
     THEME.add(
         f"operators_on_{_type}_are_told",
         "contract",
-        partial(_operators_are_told, _type),
-        f"What operators make of {_type} is told whole, before and after.",
+        partial(_operators_are_logged, _type),
+        f"Changes by operators on {_type} have whole images, before and after.",
     )
 
 
 @THEME.proves("contract")
-async def several_operators_are_told_together(scratch: Scratch) -> None:
+async def several_operators_are_logged_together(scratch: Scratch) -> None:
     """One write with values, nulls, removals and operators has one change for each group."""
-    listener = await Listener.to(
+    reader = await ChangeReader.to(
         scratch, counter(), text(), counter("m", group="side"), counter("other", group="third")
     )
-    subject = listener.subject
+    subject = reader.subject
     first = applied(await subject.create("x", {"n": 1, "s": "a", "m": 5, "other": 9})).versions
     calls = (OperatorCall("n", Operator.INC, 2), OperatorCall("m", Operator.MAX, 3))
     result = await subject.update("x", {"s": None}, operators=calls)
     second = applied(result).versions
-    await is_told(
-        listener,
+    await expect_changes(
+        reader,
         "x",
         ("main", "create", first["main"], None, {"n": 1, "s": "a"}),
         ("side", "create", first["side"], None, {"m": 5}),
@@ -219,10 +221,10 @@ async def several_operators_are_told_together(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def what_took_no_effect_is_not_told(scratch: Scratch) -> None:
+async def what_took_no_effect_is_not_logged(scratch: Scratch) -> None:
     """Refused, conflicting, missing, replayed and reused writes leave nothing in the logs."""
-    listener = await _two_groups(scratch)
-    subject = listener.subject
+    reader = await _two_groups(scratch)
+    subject = reader.subject
     write = subject.creation("x", {"n": INTEGER_MAX}, remember="f")
     first = applied(await subject.write(write)).versions
     statuses = {
@@ -240,10 +242,10 @@ async def what_took_no_effect_is_not_told(scratch: Scratch) -> None:
         subject.replacement("y", require_present=True),
     ):
         expect_status(await subject.write(vain), Status.MISSING, "a write to nothing")
-    await is_told(
-        listener,
+    await expect_changes(
+        reader,
         "x",
         ("main", "create", first["main"], None, {"n": INTEGER_MAX}),
         ("side", "create", first["side"], None, {}),
     )
-    await is_told(listener, "y")
+    await expect_changes(reader, "y")

@@ -1,4 +1,4 @@
-"""A check: a small function that proves one thing of a store, or raises `ConformanceFailure`."""
+"""Checks: functions that each prove one property of a store, or raise `ConformanceFailure`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Check", "CheckFunction", "Proof", "Theme", "describe"]
 CheckFunction: TypeAlias = Callable[[Scratch], Awaitable[None]]
 
 Proof: TypeAlias = Capability | tuple[Operator, FieldType] | Literal["contract"]
-"""What a passed check speaks for: a capability, an operator on a type, or the port's contract."""
+"""What a passed check proves: a capability, an operator on a type, or the port's contract."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Check:
 
     Attributes:
         name: Theme and function, e.g. ``deletes.versions_survive_deletion``.
-        proves: What it speaks for.
-        run: Does it in a scratch namespace; returns if the store passes.
+        proves: What it proves.
+        run: Runs it in a scratch namespace; returns if the store passes.
         description: What is checked, in one line.
     """
 
@@ -58,13 +58,13 @@ class Theme:
         return collect
 
     def add(self, name: str, proof: Proof, run: CheckFunction, description: str) -> None:
-        """Collect a check that is made rather than written, one of a family."""
+        """Collect a generated check, one of a family."""
         line = description.strip().splitlines()[0]
         self._checks.append(Check(f"{self._name}.{name}", proof, run, line))
 
 
 def describe(proof: Proof) -> str:
-    """Say in a word or two what a check speaks for."""
+    """Return in a word or two what a check proves."""
     if isinstance(proof, tuple):
         operator, type_ = proof
         return f"{operator} on {type_}"

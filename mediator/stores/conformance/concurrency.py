@@ -67,7 +67,7 @@ async def one_winner_for_each_version(scratch: Scratch) -> None:
         versions = results[winner].versions
         for loser in (*results[:winner], *results[winner + 1 :]):
             expect_status(loser, Status.CONFLICT, "a writer that lost")
-            same(loser.versions, versions, "the version that the loser is told")
+            same(loser.versions, versions, "the version that the loser gets")
 
 
 @THEME.proves(Capability.CONDITIONAL_UPDATES)
@@ -119,7 +119,7 @@ async def one_deletion_wins(scratch: Scratch) -> None:
 
 @THEME.proves(Capability.CONDITIONAL_UPDATES)
 async def creations_and_deletions_alternate(scratch: Scratch) -> None:
-    """Creations and deletions that are applied take turns, each with versions of its own."""
+    """Creations and deletions that are applied alternate, each with versions of its own."""
     subject = await scratch.subject(counter())
     results = []
     for _ in range(ROUNDS):
@@ -128,9 +128,11 @@ async def creations_and_deletions_alternate(scratch: Scratch) -> None:
     won = sorted(_winners(results), key=lambda result: result.versions["main"])
     versions = [result.versions["main"] for result in won]
     require(len(set(versions)) == len(versions), "two writes got the same version")
-    turns = [result.created for result in won]
-    same(turns, [i % 2 == 0 for i in range(len(won))], "creations (True) and deletions in turn")
-    same(await subject.read("x") is not None, turns[-1], "presence after the last turn")
+    presences = [result.created for result in won]
+    same(
+        presences, [i % 2 == 0 for i in range(len(won))], "creations (True) and deletions alternate"
+    )
+    same(await subject.read("x") is not None, presences[-1], "presence after the last write")
 
 
 @THEME.proves("contract")
@@ -160,7 +162,7 @@ async def _operate(subject: Subject, id_: str, calls: Sequence[OperatorCall]) ->
 
 @THEME.proves(Capability.ATOMIC_UPDATES)
 async def increments_are_not_lost(scratch: Scratch) -> None:
-    """Concurrent increments add up, and each returns a value of its own."""
+    """Concurrent increments add up, and each represences a value of its own."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 0})
     total = WRITERS * ROUNDS
@@ -183,9 +185,9 @@ async def pushes_are_not_lost(scratch: Scratch) -> None:
     numbers = list(range(WRITERS * 3))
     for field, operator in fields:
         await _operate(subject, "x", [OperatorCall(field.name, operator, n) for n in numbers])
-        found = (await subject.values("x", field.name))[field.name]
-        assert isinstance(found, list)
-        same(sorted(found), numbers, f"elements after concurrent {operator}")
+        elements = (await subject.values("x", field.name))[field.name]
+        assert isinstance(elements, list)
+        same(sorted(elements), numbers, f"elements after concurrent {operator}")
 
 
 @THEME.proves("contract")
@@ -259,7 +261,7 @@ async def what_was_acknowledged_is_read(scratch: Scratch) -> None:
             for i in range(1, ROUNDS * WRITERS):
                 applied(await subject.update("x", {"n": i}))
                 newest = i
-                await asyncio.sleep(0)  # a store that answers at once lets nobody else read
+                await asyncio.sleep(0)  # a store that answers at once lets no other task read
         finally:
             done.set()
 

@@ -44,7 +44,7 @@ async def deleted_records_cannot_be_changed(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def nothing_is_resurrected(scratch: Scratch) -> None:
-    """A record made again under the id of a deleted one has none of its values."""
+    """A record created again under the id of a deleted one has none of its values."""
     subject = await scratch.subject(
         counter(index=True), text("s"), collection(FieldType.LIST, FieldType.STRING, "l")
     )
@@ -53,5 +53,5 @@ async def nothing_is_resurrected(scratch: Scratch) -> None:
         applied(await subject.delete("x"), "DELETE")
         result = applied(await remake("x", {"n": 2}), "making the record again")
         require(result.created, "making a deleted record again must say that it created")
-        same(await subject.values("x"), {"n": 2}, "a record made again")
+        same(await subject.values("x"), {"n": 2}, "a record created again")
         same(await scratch.store.count(subject.fragment), 1, "count")

@@ -27,7 +27,7 @@ _SHORT = 10
 
 
 class ConformanceFailure(Exception):
-    """The store does not do what the port asks; the message says what was expected and found."""
+    """The store violates the port; the message says what was expected and what was found."""
 
 
 class NotOffered(Exception):
@@ -61,29 +61,29 @@ def identical(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def same(found: object, expected: object, what: str) -> None:
-    """Require that what was found is identical to what was expected."""
-    if isinstance(found, Mapping) and isinstance(expected, Mapping):
-        found, expected = dict(found), dict(expected)
-    if not identical(found, expected):
-        place, lacking, wrong = _difference(found, expected)
-        raise ConformanceFailure(f"{what}{place}: expected {show(lacking)}, found {show(wrong)}")
+def same(actual: object, expected: object, what: str) -> None:
+    """Require that the actual value is identical to the expected one."""
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        actual, expected = dict(actual), dict(expected)
+    if not identical(actual, expected):
+        location, lacking, wrong = _difference(actual, expected)
+        raise ConformanceFailure(f"{what}{location}: expected {show(lacking)}, found {show(wrong)}")
 
 
-def _difference(found: Any, expected: Any) -> tuple[str, Any, Any]:
-    """Return where two long lists differ first, with what was expected and found there."""
-    if not (isinstance(found, list) and isinstance(expected, list)) or len(expected) < _SHORT:
-        return "", expected, found
-    pairs = zip(expected, found, strict=False)
+def _difference(actual: Any, expected: Any) -> tuple[str, Any, Any]:
+    """Return where two long lists differ first, with the expected and the actual value there."""
+    if not (isinstance(actual, list) and isinstance(expected, list)) or len(expected) < _SHORT:
+        return "", expected, actual
+    pairs = zip(expected, actual, strict=False)
     first = next((i for i, (e, f) in enumerate(pairs) if not identical(f, e)), None)
     if first is None:
-        return " (length)", len(expected), len(found)
-    return f" (at {first})", expected[first], found[first]
+        return " (length)", len(expected), len(actual)
+    return f" (at {first})", expected[first], actual[first]
 
 
 def expect_status(result: WriteResult, status: Status, what: str) -> WriteResult:
     """Require the status of a write, and return its result."""
-    require(result.status is status, f"{what}: expected {status.name}, found {_tell(result)}")
+    require(result.status is status, f"{what}: expected {status.name}, found {_describe(result)}")
     return result
 
 
@@ -104,6 +104,6 @@ def present(record: Record | None, what: str) -> Record:
     return record
 
 
-def _tell(result: WriteResult) -> str:
+def _describe(result: WriteResult) -> str:
     reason = f" ({result.failure.reason})" if result.failure else ""
     return f"{result.status.name}{reason}"

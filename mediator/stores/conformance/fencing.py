@@ -1,4 +1,4 @@
-"""Fences: then no write of the token takes effect any more, and what had taken effect is told."""
+"""Fences: no later write of the token takes effect, and earlier ones are in the versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def a_fenced_token_writes_no_more(scratch: Scratch) -> None:
     """Writes of a fenced token answer FENCED and do nothing, whatever their kind."""
     subject = await scratch.subject(counter(), counter("m", group="side"))
     versions = applied(await subject.create("x", {"n": 1, "m": 1})).versions
-    same(await _fence(subject, "x"), versions, "versions that the fence tells")
+    same(await _fence(subject, "x"), versions, "versions that the fence returns")
     state = await subject.read("x")
     for write in (
         subject.change("x", {"n": 2}),
@@ -67,7 +67,7 @@ async def others_go_on_writing(scratch: Scratch) -> None:
     applied(await subject.delete("x"), "DELETE without a token")
     applied(await _send(subject, subject.creation("x", {"n": 4}), "another"), "CREATE after that")
     result = await _send(subject, subject.change("x", {"n": 5}))
-    expect_status(result, Status.FENCED, "the fenced token, after the record was made again")
+    expect_status(result, Status.FENCED, "the fenced token, after the record was created again")
     same(await subject.values("x"), {"n": 4}, "the record")
 
 
@@ -84,17 +84,17 @@ async def absent_records_are_fenced(scratch: Scratch) -> None:
             subject.replacement(id_, {"n": 1}, remember="f"),
         ):
             expect_status(await _send(subject, write), Status.FENCED, f"a late {write.kind.name}")
-        same(await subject.read(id_), None, "the record that was not made")
+        same(await subject.read(id_), None, "the record that was not created")
     same(await scratch.store.count(subject.fragment), 0, "count")
     same(await scratch.store.scan(subject.fragment, None, 10), [], "scan")
-    result = applied(await subject.create("x", {"n": 2}), "a creation of somebody else")
+    result = applied(await subject.create("x", {"n": 2}), "a creation without the token")
     require(result.created, "a creation after a fence must say that it created")
     same(await subject.values("x"), {"n": 2}, "the record")
 
 
 @THEME.proves("contract")
-async def a_fence_tells_what_took_effect(scratch: Scratch) -> None:
-    """The versions of a write that was faster are told; of a deletion, those of the tombstone."""
+async def a_fence_returns_what_took_effect(scratch: Scratch) -> None:
+    """The versions of an earlier write are returned; of a deletion, those of the tombstone."""
     subject = await scratch.subject(counter(), counter("m", group="side"))
     created = applied(await _send(subject, subject.creation("x", {"n": 1}), "a"))
     same(await _fence(subject, "x", "a"), created.versions, "versions after CREATE")
@@ -102,7 +102,7 @@ async def a_fence_tells_what_took_effect(scratch: Scratch) -> None:
     same(await _fence(subject, "x", "b"), changed.versions, "versions after UPDATE")
     deleted = applied(await _send(subject, subject.deletion("x"), "c"))
     same(await _fence(subject, "x", "c"), deleted.versions, "versions of the tombstone")
-    same(await _fence(subject, "x", "c"), deleted.versions, "versions told a second time")
+    same(await _fence(subject, "x", "c"), deleted.versions, "versions returned a second time")
 
 
 @THEME.proves("contract")
@@ -122,7 +122,7 @@ async def a_fence_is_for_one_record(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def replays_are_still_told(scratch: Scratch) -> None:
+async def replays_are_still_answered(scratch: Scratch) -> None:
     """A remembered operation that took effect before the fence is answered as it was."""
     subject = await scratch.subject(counter())
     write = subject.creation("x", {"n": 1}, remember="f")
@@ -134,7 +134,7 @@ async def replays_are_still_told(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def write_or_fence_comes_first(scratch: Scratch) -> None:
-    """A write that races with its fence has either been told by it, or has not happened."""
+    """A write that races with its fence is either among its versions, or has not happened."""
     subject = await scratch.subject(counter())
     await subject.create("old", {"n": -1})
     for round_ in range(ROUNDS):
@@ -142,7 +142,7 @@ async def write_or_fence_comes_first(scratch: Scratch) -> None:
             subject.change("old", {"n": round_}),
             subject.replacement("old", {"n": round_}, remember="f"),
             subject.replacement(f"new{round_}", {"n": round_}),
-            subject.creation(f"made{round_}", {"n": round_}),
+            subject.creation(f"created{round_}", {"n": round_}),
         ):
             await _race(subject, write, f"token {round_} {write.id} {write.operation}")
 
@@ -151,11 +151,11 @@ async def _race(subject: Subject, write: Write, token: str) -> None:
     before = await subject.read(write.id)
     writing = asyncio.ensure_future(_send(subject, write, token))
     await asyncio.sleep(0)
-    told = await _fence(subject, write.id, token)
+    versions = await _fence(subject, write.id, token)
     result = await writing
     after = await subject.read(write.id)
     if result.status is Status.APPLIED:
-        same(told, result.versions, f"versions told of a {write.kind.name} that was faster")
+        same(versions, result.versions, f"versions of an earlier {write.kind.name}")
     else:
         expect_status(result, Status.FENCED, f"a {write.kind.name} that was slower")
         same(after, before, f"the record after a {write.kind.name} that was slower")

@@ -46,8 +46,8 @@ async def ids_are_data(scratch: Scratch) -> None:
     for result in await subject.write_all([subject.change(id_, {"n": 1}) for id_ in ids]):
         applied(result, "UPDATE under a hostile id")
     for id_, record in zip(ids, await subject.read_all(ids), strict=True):
-        found = present(record, f"record {id_!r}")
-        same((found.id, found.values), (id_, {"s": id_, "n": 1}), f"record {id_!r}")
+        stored = present(record, f"record {id_!r}")
+        same((stored.id, stored.values), (id_, {"s": id_, "n": 1}), f"record {id_!r}")
     for result in await subject.write_all([subject.deletion(id_) for id_ in ids[::2]]):
         applied(result, "DELETE under a hostile id")
     scanned = await scratch.store.scan(subject.fragment, None, len(ids))
@@ -67,8 +67,8 @@ async def operation_ids_are_data(scratch: Scratch) -> None:
         recalled = await scratch.store.recall(subject.fragment, "x", one)
         require(recalled is not None, f"operation {one!r} is not recalled")
         assert recalled is not None
-        found = (recalled.fingerprint, dict(recalled.result.values))
-        same(found, (one, {"n": n}), f"operation {one!r}")
+        actual = (recalled.fingerprint, dict(recalled.result.values))
+        same(actual, (one, {"n": n}), f"operation {one!r}")
 
 
 @THEME.proves("contract")

@@ -75,7 +75,7 @@ async def counters_are_not_moved_by_replays(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def reuse_is_told(scratch: Scratch) -> None:
+async def reuse_is_reported(scratch: Scratch) -> None:
     """An operation id that comes with another fingerprint answers REUSED, and nothing is done."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 1}, operation="one", remember="f")
@@ -102,7 +102,7 @@ async def replay_comes_before_conditions(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def what_failed_is_tried_again(scratch: Scratch) -> None:
-    """A write that had no effect is not remembered: sent again, it is judged anew."""
+    """A write that had no effect is not remembered: sent again, it is decided anew."""
     subject = await scratch.subject(counter())
     write = subject.change("x", {"n": 2}, remember="f")
     expect_status(await subject.write(write), Status.MISSING, "UPDATE of nothing")

@@ -139,7 +139,7 @@ async def reaping_spares_what_is_kept(scratch: Scratch) -> None:
     applied(await subject.write(write), "CREATE")
     gone = applied(await subject.create("gone", {"n": 1}))
     tombstone = applied(await subject.delete("gone"))
-    require(await scratch.store.reap(100) >= 0, "reap did not tell how many it removed")
+    require(await scratch.store.reap(100) >= 0, "reap did not return how many it removed")
     same(await subject.values("x"), {"n": 1}, "a record after reaping")
     expect_status(await subject.write(write), Status.REPLAYED, "a replay after reaping")
     again = applied(await subject.create("gone", {"n": 1}))

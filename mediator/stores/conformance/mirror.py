@@ -93,7 +93,7 @@ async def an_older_copy_is_left_out(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def copies_that_cross_are_refused(scratch: Scratch) -> None:
-    """A copy that is newer in one group and older in another is not taken in, and that is told."""
+    """A copy that is newer in one group and older in another is refused, and that is returned."""
     subject, _ = await _two_groups(scratch)
     held = _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 1)
     await _absorb(subject, held)
@@ -106,34 +106,34 @@ async def copies_that_cross_are_refused(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def the_dead_stay_dead(scratch: Scratch) -> None:
+async def deleted_copies_stay_deleted(scratch: Scratch) -> None:
     """What was forgotten does not come back with a late copy; a later generation does come."""
     subject, mirror = await _two_groups(scratch)
     await _absorb(subject, _copy(_CREATION_VERSION, _CREATION_VERSION))
-    died = _CREATION_VERSION + 10
-    await mirror.forget(subject.fragment, [("x", died), ("never seen", died)])
+    deleted = _CREATION_VERSION + 10
+    await mirror.forget(subject.fragment, [("x", deleted), ("never seen", deleted)])
     await _holds(subject, None, "after forgetting")
     same(await subject.store.count(subject.fragment), 0, "count")
     late = [
         _copy(_CREATION_VERSION + 9, _CREATION_VERSION + 9),
         _copy(_CREATION_VERSION, _CREATION_VERSION, id_="never seen"),
     ]
-    same(await _absorb(subject, *late), [True, True], "absorbing what is dead")
-    same(await subject.read_all(["x", "never seen"]), [None, None], "the dead")
-    reborn = _copy(died + 1, died + 1, creation_version=died + 1)
-    same(await _absorb(subject, reborn), [True], "absorbing the next generation")
-    await _holds(subject, reborn, "the next generation")
-    await mirror.forget(subject.fragment, [("x", died)])
-    await _holds(subject, reborn, "after a late word of the former death")
+    same(await _absorb(subject, *late), [True, True], "absorbing deleted generations")
+    same(await subject.read_all(["x", "never seen"]), [None, None], "deleted copies")
+    later = _copy(deleted + 1, deleted + 1, creation_version=deleted + 1)
+    same(await _absorb(subject, later), [True], "absorbing the next generation")
+    await _holds(subject, later, "the next generation")
+    await mirror.forget(subject.fragment, [("x", deleted)])
+    await _holds(subject, later, "after a late word of the former death")
 
 
 @THEME.proves("contract")
 async def the_next_incarnation_replaces_the_former(scratch: Scratch) -> None:
-    """A record born later replaces all of the copy, even with nothing of a group."""
+    """A record of a later generation replaces all of the copy, even with nothing of a group."""
     subject, _ = await _two_groups(scratch)
     await _absorb(subject, _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 5))
-    reborn = Record("x", _CREATION_VERSION + 6, {"main": _CREATION_VERSION + 6}, {"n": 1})
-    same(await _absorb(subject, reborn), [True], "absorbing")
+    later = Record("x", _CREATION_VERSION + 6, {"main": _CREATION_VERSION + 6}, {"n": 1})
+    same(await _absorb(subject, later), [True], "absorbing")
     now = present(await subject.read("x"), "the next generation")
     same(now.values, {"n": 1}, "values")
     same(now.creation_version, _CREATION_VERSION + 6, "creation_version")
@@ -147,7 +147,7 @@ async def the_next_incarnation_replaces_the_former(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def force_takes_in_what_is_older(scratch: Scratch) -> None:
-    """A copy that is ahead of its original, whose store has lost writes, can be made good."""
+    """A copy that is ahead of its original, whose store has lost writes, can be repaired."""
     subject, mirror = await _two_groups(scratch)
     await _absorb(subject, _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 1))
     older = _copy(_CREATION_VERSION + 1, _CREATION_VERSION + 1)

@@ -72,20 +72,20 @@ async def null_value_and_missing_follow_each_other(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def sparse_reads_return_what_is_asked(scratch: Scratch) -> None:
+async def sparse_reads_return_the_named_fields(scratch: Scratch) -> None:
     """A read of some fields returns those that are there, and all versions."""
     subject = await scratch.subject(counter("a"), counter("b"), text("c", group="side"), text("d"))
     await subject.create("x", {"a": 1, "b": None, "c": "see"})
     whole = present(await subject.read("x"), "the record")
-    for asked in (("a",), ("b", "d"), ("c",), ("a", "b", "c", "d")):
-        record = present(await subject.read("x", *asked), f"sparse read of {asked}")
-        expected = {name: whole.values[name] for name in asked if name in whole.values}
-        same(record.values, expected, f"sparse read of {asked}")
-        same(record.versions, whole.versions, f"versions with a sparse read of {asked}")
+    for names in (("a",), ("b", "d"), ("c",), ("a", "b", "c", "d")):
+        record = present(await subject.read("x", *names), f"sparse read of {names}")
+        expected = {name: whole.values[name] for name in names if name in whole.values}
+        same(record.values, expected, f"sparse read of {names}")
+        same(record.versions, whole.versions, f"versions with a sparse read of {names}")
         same(
             record.creation_version,
             whole.creation_version,
-            f"creation_version with a sparse read of {asked}",
+            f"creation_version with a sparse read of {names}",
         )
 
 
@@ -94,15 +94,15 @@ async def existence_alone_can_be_read(scratch: Scratch) -> None:
     """A read of no field at all finds the record, its versions, and no value."""
     subject = await scratch.subject(counter())
     versions = applied(await subject.create("x", {"n": 1})).versions
-    found, absent = await subject.read_all(["x", "y"], fields=())
-    record = present(found, "reading no field")
+    whole, absent = await subject.read_all(["x", "y"], fields=())
+    record = present(whole, "reading no field")
     same(record.values, {}, "values of a read of no field")
     same(record.versions, versions, "versions of a read of no field")
     same(absent, None, "an absent record")
 
 
 @THEME.proves("contract")
-async def returning_tells_null_from_missing(scratch: Scratch) -> None:
+async def returning_separates_null_from_missing(scratch: Scratch) -> None:
     """What a write returns has nulls, and leaves missing fields out."""
     subject = await scratch.subject(counter("a"), counter("b"), counter("c"))
     some = await subject.create("x", {"a": 1, "b": None}, returning=("b", "c"))

@@ -68,7 +68,7 @@ async def _settle(subject: Subject, some: Sequence[Case]) -> list[WriteResult | 
     return results
 
 
-def _judge(case: Case, result: WriteResult | None, after: Values) -> None:
+def _run(case: Case, result: WriteResult | None, after: Values) -> None:
     """Compare what a store did with what the reference does."""
     try:
         expected = apply_operator(case.field, case.before, case.call, _CALM)
@@ -93,7 +93,7 @@ async def _agrees(operator: Operator, type_: FieldType, scratch: Scratch) -> Non
     results = await _settle(subject, some)
     records = await subject.read_all([str(i) for i in range(len(some))])
     for case, result, record in zip(some, results, records, strict=True):
-        _judge(case, result, present(record, _told(case)).values)
+        _run(case, result, present(record, _told(case)).values)
 
 
 for _operator, _types in APPLICABLE.items():

@@ -82,11 +82,13 @@ class _Reader:
         return [_position(record) for record in records]
 
     async def pages(self, size: int, *, descending: bool) -> list[Position]:
-        found: list[Position] = []
-        while page := await self.page(size, found[-1] if found else None, descending=descending):
-            found += page
-            require(len(found) < _MOST, "pages do not end")
-        return found
+        positions: list[Position] = []
+        while page := await self.page(
+            size, positions[-1] if positions else None, descending=descending
+        ):
+            positions += page
+            require(len(positions) < _MOST, "pages do not end")
+        return positions
 
 
 async def _rows(scratch: Scratch, type_: FieldType) -> tuple[_Reader, list[Position]]:
@@ -194,7 +196,7 @@ async def order_follows_writes(scratch: Scratch) -> None:
 
 @THEME.proves(Capability.SORTING)
 async def ordered_records_are_whole_or_sparse(scratch: Scratch) -> None:
-    """Ordered reads return all fields, or those asked for, with versions and creation version."""
+    """Ordered reads return all fields, or those named, with versions and creation version."""
     subject = await scratch.subject(plain(FieldType.INTEGER, index=True), text("s", group="side"))
     _Reader(subject)
     await subject.create("x", {"value": 1, "s": "see"})

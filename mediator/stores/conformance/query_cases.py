@@ -128,13 +128,13 @@ def rows_of(values: Sequence[Value], *names: str) -> list[Values]:
 
 
 def equalities(path: Path, values: Sequence[Value]) -> Iterator[Filter]:
-    """Yield filters that ask for values, nulls and presence."""
+    """Yield filters about values, nulls and presence."""
     for value in (*values, None):
         yield Compare(Comparison.EQ, path, value)
         yield Compare(Comparison.NE, path, value)
-    for asked in ((), tuple(values[:3]), (None,), (None, *values[1:3])):
-        yield In(path, asked)
-        yield Not(In(path, asked))
+    for chosen in ((), tuple(values[:3]), (None,), (None, *values[1:3])):
+        yield In(path, chosen)
+        yield Not(In(path, chosen))
     yield Exists(path)
     yield Not(Exists(path))
 

@@ -51,7 +51,7 @@ for _scalar in sorted(SCALARS):
         f"{_scalar}_orders",
         "contract",
         partial(_orders, _scalar),
-        f"A search in the order of a {_scalar} gives each record in its place, page by page.",
+        f"A search in the order of a {_scalar} gives each record in order, page by page.",
     )
 
 
@@ -112,7 +112,7 @@ async def parts_of_a_class_are_ordered(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def what_orders_need_not_be_returned(scratch: Scratch) -> None:
-    """A search returns the fields asked for, whatever it is ordered by."""
+    """A search returns the named fields, whatever it is ordered by."""
     rows = await searched(scratch, _fields(), _rows())
     order = (OrderBy(("n",), True), OrderBy(("b",)))
     fragment = rows.subject.fragment

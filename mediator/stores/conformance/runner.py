@@ -1,4 +1,4 @@
-"""Runs checks against a store, and reports what each of them found."""
+"""Runs checks against a store, and reports their findings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["CheckStatus", "Finding", "Report", "run", "run_check"]
 
 
 class CheckStatus(StrEnum):
-    """What a check found.
+    """The status of a check.
 
-    PASSED: the store does what the check asks.
+    PASSED: the store has the property.
     FAILED: it does not.
     NOT_OFFERED: the check is about an optional protocol that the store does not have.
     UNKNOWN: the store could not be reached, or did not answer in time.
@@ -34,7 +34,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check, what it found, why (unless it passed), and how long it took in seconds."""
+    """A check with its status, the reason (unless it passed), and its seconds."""
 
     check: Check
     status: CheckStatus
@@ -67,24 +67,24 @@ async def run(store: Store, *, checks: Sequence[Check] = CHECKS, only: str | Non
         only: A shell pattern; checks whose names do not match are left out.
 
     Returns:
-        What each check found; nothing is raised for a store that fails.
+        The findings; nothing is raised for a store that fails.
     """
     chosen = [check for check in checks if fnmatch.fnmatchcase(check.name, only or "*")]
     return Report(tuple([await run_check(store, check) for check in chosen]))
 
 
 async def run_check(store: Store, check: Check) -> Finding:
-    """Run one check and drop what it made."""
+    """Run one check and drop its classes."""
     start = time.perf_counter()
     scratch = Scratch(store)
     try:
-        status, detail = await _judge(check, scratch)
+        status, detail = await _run(check, scratch)
     finally:
         await scratch.clear()
     return Finding(check, status, detail, time.perf_counter() - start)
 
 
-async def _judge(check: Check, scratch: Scratch) -> tuple[CheckStatus, str]:
+async def _run(check: Check, scratch: Scratch) -> tuple[CheckStatus, str]:
     try:
         await check.run(scratch)
     except NotOffered as reason:

@@ -59,7 +59,7 @@ HOSTILE_TEXTS = (
     "__proto__",
     "%2F%00",
 )
-"""Texts that mean something to a query language, a template or a key scheme of somebody."""
+"""Texts with a meaning in some query language, template or key scheme."""
 
 _LIGHT = 1_500
 

@@ -19,12 +19,12 @@ _MOST = 1_000
 
 async def _pages(subject: Subject, size: int) -> list[str]:
     """Scan a class in pages until one is empty."""
-    found: list[str] = []
-    while page := await subject.store.scan(subject.fragment, found[-1] if found else None, size):
+    ids: list[str] = []
+    while page := await subject.store.scan(subject.fragment, ids[-1] if ids else None, size):
         require(len(page) <= size, f"a page of {size} has {len(page)} records")
-        found += [record.id for record in page]
-        require(len(found) < _MOST, "a scan does not end")
-    return found
+        ids += [record.id for record in page]
+        require(len(ids) < _MOST, "a scan does not end")
+    return ids
 
 
 @THEME.proves(Capability.SCANS)

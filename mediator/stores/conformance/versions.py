@@ -13,7 +13,7 @@ __all__ = ["THEME"]
 THEME = Theme("versions")
 
 _TICK_US = 1_000
-"""A clock that tells milliseconds rounds them down."""
+"""A clock of milliseconds rounds them down."""
 
 
 async def _two_groups(scratch: Scratch) -> Subject:
@@ -33,7 +33,7 @@ async def versions_follow_the_clock(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def versions_told_are_versions_kept(scratch: Scratch) -> None:
+async def returned_versions_are_those_read(scratch: Scratch) -> None:
     """Every write answers the versions that a read then finds."""
     subject = await _two_groups(scratch)
     for what, write in (
@@ -41,8 +41,8 @@ async def versions_told_are_versions_kept(scratch: Scratch) -> None:
         ("UPDATE", subject.change("x", {"b": 1})),
         ("REPLACE", subject.replacement("x", {"b": 2})),
     ):
-        told = applied(await subject.write(write), what).versions
-        same(await subject.versions("x"), dict(told), f"versions after {what}")
+        versions = applied(await subject.write(write), what).versions
+        same(await subject.versions("x"), dict(versions), f"versions after {what}")
 
 
 @THEME.proves("contract")
@@ -98,13 +98,17 @@ async def versions_rise_over_deletes(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def deletion_tells_its_tombstone(scratch: Scratch) -> None:
+async def deletion_returns_its_tombstone(scratch: Scratch) -> None:
     """DELETE answers the tombstone's versions, and the highest of them as creation version."""
     subject = await _two_groups(scratch)
     before = applied(await subject.create("x", {"a": 1})).versions
     result = applied(await subject.delete("x"), "DELETE")
     same(sorted(result.versions), sorted(before), "groups of a tombstone")
-    same(result.creation_version, max(result.versions.values()), "creation_version told by DELETE")
+    same(
+        result.creation_version,
+        max(result.versions.values()),
+        "creation_version returned by DELETE",
+    )
     require(
         result.creation_version > max(before.values()), "a tombstone must be later than its record"
     )
@@ -124,7 +128,7 @@ async def birth_lasts_for_one_life(scratch: Scratch) -> None:
         same(
             result.creation_version,
             first.creation_version,
-            f"creation_version told by {write.kind.name}",
+            f"creation_version returned by {write.kind.name}",
         )
         record = present(await subject.read("x"), "the record")
         same(
@@ -142,7 +146,7 @@ async def birth_lasts_for_one_life(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def given_births_are_recorded(scratch: Scratch) -> None:
-    """CREATE and REPLACE record the creation version of an anchor that lives elsewhere."""
+    """CREATE and REPLACE record the creation version of an anchor in another store."""
     subject = await _two_groups(scratch)
     for id_, write in (
         ("created", subject.creation("created", {"a": 1}, creation_version=1_000)),
@@ -152,7 +156,7 @@ async def given_births_are_recorded(scratch: Scratch) -> None:
         same(
             applied(await subject.write(write)).creation_version,
             write.creation_version,
-            "creation_version told",
+            "creation_version returned",
         )
         same(
             present(await subject.read(id_), id_).creation_version,
@@ -163,11 +167,13 @@ async def given_births_are_recorded(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def deletion_spares_later_births(scratch: Scratch) -> None:
-    """DELETE with an anchor's tombstone spares a record born later, and takes one born before."""
+    """DELETE with a tombstone spares a record created later, and removes one created before."""
     subject = await _two_groups(scratch)
     await subject.create("x", {"a": 1}, creation_version=5_000)
     spared = await subject.delete("x", creation_version=4_000)
-    require(spared.status is not Status.APPLIED, "DELETE took a record born after its tombstone")
-    same(await subject.values("x"), {"a": 1}, "a record born later")
-    applied(await subject.delete("x", creation_version=6_000), "DELETE of a record born before")
+    require(
+        spared.status is not Status.APPLIED, "DELETE removed a record created after its tombstone"
+    )
+    same(await subject.values("x"), {"a": 1}, "a record created later")
+    applied(await subject.delete("x", creation_version=6_000), "DELETE of a record created before")
     same(await subject.read("x"), None, "after DELETE")

@@ -77,7 +77,7 @@ async def update_does_all_at_once(scratch: Scratch) -> None:
 
 @THEME.proves(Capability.CONDITIONAL_UPDATES)
 async def wrong_expectations_conflict(scratch: Scratch) -> None:
-    """REPLACE, UPDATE and DELETE that expect another version change nothing, and tell which."""
+    """REPLACE, UPDATE and DELETE with a stale version change nothing; CONFLICT has the current."""
     subject = await scratch.subject(counter())
     stale = dict(applied(await subject.create("x", {"n": 1})).versions)
     current = dict(applied(await subject.update("x", {"n": 2})).versions)
@@ -87,7 +87,7 @@ async def wrong_expectations_conflict(scratch: Scratch) -> None:
         ("DELETE", await subject.delete("x", expect=stale)),
     ):
         expect_status(result, Status.CONFLICT, f"{what} that expects a stale version")
-        same(result.versions, current, f"current versions told by {what}")
+        same(result.versions, current, f"current versions of {what}")
         same(await subject.values("x"), {"n": 2}, f"after {what}")
         same(await subject.versions("x"), current, f"versions after {what}")
 

@@ -65,8 +65,8 @@ class Columns:
         return self._floats(f"f{k}")
 
     def _floats(self, name: str) -> Floats:
-        found: Floats = self.table.column(name).to_numpy(zero_copy_only=False)
-        return found
+        values: Floats = self.table.column(name).to_numpy(zero_copy_only=False)
+        return values
 
 
 def vectors(comparisons: Sequence[Comparison], columns: Columns, i: Rows, j: Rows) -> Levels:
@@ -79,21 +79,21 @@ def vectors(comparisons: Sequence[Comparison], columns: Columns, i: Rows, j: Row
 
 def _levels(comparison: Comparison, columns: Columns, k: int, i: Rows, j: Rows) -> Levels:
     text = columns.text(k)
-    found = np.zeros(len(i), np.int8)
-    open_ = np.flatnonzero(text.valid[i] & text.valid[j])
+    levels = np.zeros(len(i), np.int8)
+    remaining = np.flatnonzero(text.valid[i] & text.valid[j])
     measured: dict[Measure, Floats] = {}
     for number, level in enumerate(comparison.levels, start=1):
         values = measured.get(level.measure)
         if values is None:
-            values = _measure(level.measure, columns, k, i[open_], j[open_])
+            values = _measure(level.measure, columns, k, i[remaining], j[remaining])
         met = values <= level.limit if level.measure.is_distance else values >= level.limit
-        found[open_[met]] = number
-        open_ = open_[~met]
+        levels[remaining[met]] = number
+        remaining = remaining[~met]
         measured = {
-            name: known[~met] for name, known in (measured | {level.measure: values}).items()
+            name: previous[~met] for name, previous in (measured | {level.measure: values}).items()
         }
-    found[open_] = len(comparison.levels) + 1
-    return found
+    levels[remaining] = len(comparison.levels) + 1
+    return levels
 
 
 def _measure(measure: Measure, columns: Columns, k: int, i: Rows, j: Rows) -> Floats:

@@ -1,4 +1,4 @@
-"""How many pairs each block is, before any pair is made; and heavy blocks, split.
+"""Counts the pairs of blocks before any pair is made, and splits heavy blocks.
 
 A block that holds more pairs than the limit is split by a further field: its records are only
 compared if they agree on that too. What is still too heavy after two such fields is left out. Both
@@ -38,17 +38,17 @@ class Splits:
     """Records whose heavy blocks are split, and what was done.
 
     Attributes:
-        records: With keys anew.
-        told: For each split or block left out: rule, by which field, blocks, pairs.
+        records: With their new keys.
+        splits: For each split or block left out: rule, by which field, blocks, pairs.
     """
 
     records: DataFrame
-    told: tuple[Mapping[str, Any], ...]
+    splits: tuple[Mapping[str, Any], ...]
 
 
 def loads(records: DataFrame, spec: OpenSpec) -> tuple[RuleLoad, ...]:
     """Count the pairs of every rule."""
-    found = (
+    counted = (
         _blocks(records, spec)
         .groupBy("rule")
         .agg(f.count("*").alias("blocks"), f.sum("pairs").alias("all"), f.max("pairs").alias("top"))
@@ -56,47 +56,49 @@ def loads(records: DataFrame, spec: OpenSpec) -> tuple[RuleLoad, ...]:
     )
     return tuple(
         RuleLoad(row["rule"], row["blocks"], row["all"], row["top"])
-        for row in sorted(found, key=lambda row: int(row["rule"]))
+        for row in sorted(counted, key=lambda row: int(row["rule"]))
     )
 
 
 def heaviest(records: DataFrame, spec: OpenSpec) -> tuple[Block, ...]:
     """The heaviest blocks, named by rule and values."""
     top = _blocks(records, spec).orderBy(f.desc("pairs"), "rule", "key").limit(_HEAVIEST)
-    shown = f.array(*(f.col(f"v{at}") for at in range(len(spec.columns))))
-    named = top.join(_in_blocks(records, shown.alias("shown")), ["rule", "key"]).groupBy(
+    example = f.array(*(f.col(f"v{at}") for at in range(len(spec.columns))))
+    named = top.join(_in_blocks(records, example.alias("example")), ["rule", "key"]).groupBy(
         "rule", "key", "records", "pairs"
     )
-    rows = named.agg(f.min("shown").alias("shown")).collect()
+    rows = named.agg(f.min("example").alias("example")).collect()
     rows.sort(key=lambda row: (-row["pairs"], row["rule"], row["key"]))
     return tuple(Block(_name(spec, row), row["records"], row["pairs"]) for row in rows)
 
 
 def _name(spec: OpenSpec, row: Any) -> str:
     rule = spec.blocking[row["rule"]]
-    values = dict(zip(spec.columns, row["shown"], strict=True))
+    values = dict(zip(spec.columns, row["example"], strict=True))
     of = ", ".join(f"{column} {values[column]}" for column in sorted(rule.columns))
     return f"{rule.name}: such as {of}"
 
 
 def split_heavy(records: DataFrame, spec: OpenSpec) -> Splits:
     """Split what is too heavy, and leave out what cannot be split."""
-    told: list[Mapping[str, Any]] = []
+    splits: list[Mapping[str, Any]] = []
     by = _splitters(records, spec)
-    for turn in range(_SPLITS + 1):
+    for level in range(_SPLITS + 1):
         heavy = _blocks(records, spec).where(f.col("pairs") > spec.limits.block_pairs)
-        found = heavy.groupBy("rule").agg(f.count("*").alias("blocks"), f.sum("pairs").alias("all"))
-        rows = sorted(found.collect(), key=lambda row: int(row["rule"]))
+        by_rule = heavy.groupBy("rule").agg(
+            f.count("*").alias("blocks"), f.sum("pairs").alias("all")
+        )
+        rows = sorted(by_rule.collect(), key=lambda row: int(row["rule"]))
         for row in rows:
-            field = by[row["rule"]][turn] if turn < len(by[row["rule"]]) else None
+            field = by[row["rule"]][level] if level < len(by[row["rule"]]) else None
             records = _split(records, heavy, row["rule"], field)
-            told.append(_told(spec, row, field))
+            splits.append(_split_report(spec, row, field))
         if not rows:
             break
-    return Splits(records, tuple(told))
+    return Splits(records, tuple(splits))
 
 
-def _told(spec: OpenSpec, row: Any, field: int | None) -> Mapping[str, Any]:
+def _split_report(spec: OpenSpec, row: Any, field: int | None) -> Mapping[str, Any]:
     return {
         "rule": spec.blocking[row["rule"]].name,
         "blocks": row["blocks"],
@@ -129,11 +131,11 @@ def _split(records: DataFrame, heavy: DataFrame, rule: int, by: int | None) -> D
     finer = f.lit(0).cast("long") if by is None else f.xxhash64(own, f.col(f"c{by}"))
     key = f.when(f.col("heavy").isNotNull(), finer).otherwise(own)
 
-    def renewed(old: Column, at: Column) -> Column:
+    def replaced(old: Column, at: Column) -> Column:
         return f.when(at == rule, key).otherwise(old)
 
     joined = records.join(f.broadcast(keys), own == f.col("heavy"), "left")
-    return joined.withColumn("keys", f.transform("keys", renewed)).drop("heavy")
+    return joined.withColumn("keys", f.transform("keys", replaced)).drop("heavy")
 
 
 def _in_blocks(records: DataFrame, *more: Column) -> DataFrame:

@@ -55,7 +55,7 @@ def candidates(records: Blocked) -> Iterator[Candidates]:
     i, j, rules = (np.empty(_PAIRS, np.int64) for _ in range(3))
     at, other = 0, 1
     while at < len(records.rule):
-        found, at, other = _fill(
+        count, at, other = _fill(
             records.rule,
             records.keys,
             records.source,
@@ -67,8 +67,8 @@ def candidates(records: Blocked) -> Iterator[Candidates]:
             j,
             rules,
         )
-        if found:
-            yield Candidates(i[:found].copy(), j[:found].copy(), rules[:found].copy())
+        if count:
+            yield Candidates(i[:count].copy(), j[:count].copy(), rules[:count].copy())
 
 
 @njit(cache=True, nogil=True)
@@ -84,22 +84,22 @@ def _fill(
     j: Any,
     rules: Any,
 ) -> Any:
-    """Fill up i, j and rules; answers how far they are filled and where to go on."""
-    found = 0
+    """Fill i, j and rules; return how many pairs there are, and where to go on."""
+    count = 0
     while at < len(rule):
         r = rule[at]
         while other < len(rule) and rule[other] == r and keys[other, r] == keys[at, r]:
             if (within or source[at] != source[other]) and not (known[at] and known[other]):
                 mask = _shared(keys, at, other)
                 if mask & ((1 << r) - 1) == 0:
-                    i[found], j[found], rules[found] = at, other, mask
-                    found += 1
+                    i[count], j[count], rules[count] = at, other, mask
+                    count += 1
             other += 1
-            if found == len(i):
-                return found, at, other
+            if count == len(i):
+                return count, at, other
         at += 1
         other = at + 1
-    return found, at, other
+    return count, at, other
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""From weighted pairs to clusters that keep their names.
+"""Clusters of weighted pairs, which keep their names.
 
 A cluster is called by its least record (source, then id), so the same records get the same name in
 every run, and it outlasts whatever else joins later. Where clusters are known from an earlier run,
@@ -25,7 +25,7 @@ __all__ = ["assigned", "merges", "named"]
 
 _TASK_PAIRS: Final = 200_000
 _MOST_TASKS: Final = 4096
-_MERGES_TOLD: Final = 100
+_MERGES_REPORTED: Final = 100
 
 
 def assigned(
@@ -104,8 +104,8 @@ def _refine(inside: DataFrame, how: Clustering, least: float, links: int) -> Dat
 
 def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
     """Every record: ``row``, ``source`` (its name), ``cluster``, ``record``, ``known``."""
-    names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
-    placed = records.join(roots, "row", "left").select(
+    names = f.array(*(f.lit(input_.name) for input_ in spec.inputs))
+    members = records.join(roots, "row", "left").select(
         "row",
         f.get(names, f.col("source")).alias("source"),
         f.col("id").alias("record"),
@@ -113,20 +113,20 @@ def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
         *("known", "truth"),
     )
     name = f.concat_ws("/", "source", "record")
-    new_path = placed.groupBy("root").agg(
+    clusters = members.groupBy("root").agg(
         f.min(f.struct("source", "record", name.alias("name"))).alias("least")
     )
     cluster = f.col("least")["name"]
     if spec.known:
-        new_path = new_path.join(_kept_names(placed), "root", "left")
+        clusters = clusters.join(_kept_names(members), "root", "left")
         cluster = f.coalesce("kept", cluster)
-    return placed.join(new_path.select("root", cluster.alias("cluster")), "root").drop("root")
+    return members.join(clusters.select("root", cluster.alias("cluster")), "root").drop("root")
 
 
-def _kept_names(placed: DataFrame) -> DataFrame:
+def _kept_names(members: DataFrame) -> DataFrame:
     """For each root the known cluster that it keeps the name of."""
     counted = (
-        placed.where(f.col("known").isNotNull())
+        members.where(f.col("known").isNotNull())
         .groupBy("root", "known")
         .agg(f.count("*").alias("n"))
     )
@@ -142,5 +142,5 @@ def merges(clusters: DataFrame) -> Mapping[str, Any]:
     """Which known clusters were found to be one."""
     gone = clusters.where(f.col("known").isNotNull() & (f.col("known") != f.col("cluster")))
     pairs = gone.select(f.col("known").alias("from"), f.col("cluster").alias("into")).distinct()
-    told = [row.asDict() for row in pairs.orderBy("from").limit(_MERGES_TOLD).collect()]
-    return {"merged": told, "count": pairs.count()}
+    examples = [row.asDict() for row in pairs.orderBy("from").limit(_MERGES_REPORTED).collect()]
+    return {"merged": examples, "count": pairs.count()}

@@ -24,7 +24,7 @@ __all__ = ["Estimate", "Patterns", "Session", "estimate", "guess", "session", "s
 
 _ROUNDS: Final = 200
 _OUTER: Final = 5
-_SETTLED: Final = 1e-5
+_CONVERGED: Final = 1e-5
 _SMOOTHING: Final = 0.5
 _SHARE_LIMITS: Final = (1e-12, 0.5)
 
@@ -124,10 +124,10 @@ def session(
     for _ in range(_ROUNDS):
         match = blocked.counts * _posterior(blocked.levels, m, u, share, free)
         before, share = share, min(max(float(match.sum()) / total, 1e-9), 1 - 1e-9)
-        new_path = _shares(blocked.levels, match, sizes)
-        moved = max(float(np.abs(new_path[k] - m[k]).max()) for k in free)
-        m = list(new_path)
-        if max(moved, abs(share - before)) < _SETTLED:
+        shares = _shares(blocked.levels, match, sizes)
+        moved = max(float(np.abs(shares[k] - m[k]).max()) for k in free)
+        m = list(shares)
+        if max(moved, abs(share - before)) < _CONVERGED:
             break
     return Session(tuple(m[k] if k in free else None for k in range(len(m))), share * total)
 
@@ -138,10 +138,10 @@ def _averaged(sessions: Sequence[Session], before: Sequence[Floats]) -> tuple[Fl
 
 def _average(sessions: Sequence[Session], k: int, before: Floats) -> Floats:
     """The mean of what the sessions say of a comparison; as before, if no session tells."""
-    seen = [(one.matches, m) for one in sessions if (m := one.m[k]) is not None and one.matches]
-    if not seen:
+    counted = [(one.matches, m) for one in sessions if (m := one.m[k]) is not None and one.matches]
+    if not counted:
         return before
-    weights, values = zip(*seen, strict=True)
+    weights, values = zip(*counted, strict=True)
     mean: Floats = np.average(np.array(values), axis=0, weights=weights)
     return mean
 
@@ -155,9 +155,9 @@ def guess(size: int) -> Floats:
 def _shares(levels: Levels, counts: Floats, sizes: Sequence[int]) -> tuple[Floats, ...]:
     out = []
     for k, size in enumerate(sizes):
-        seen = _SMOOTHING + np.bincount(levels[:, k], weights=counts, minlength=size)
-        seen[0] = 0.0
-        out.append(seen / seen.sum())
+        counted = _SMOOTHING + np.bincount(levels[:, k], weights=counts, minlength=size)
+        counted[0] = 0.0
+        out.append(counted / counted.sum())
     return tuple(out)
 
 
@@ -186,8 +186,8 @@ def share_of(blocked: Patterns, m: Sequence[Floats], u: Sequence[Floats], pairs:
     """Matches among all pairs: what the rules do not find counts as none."""
     share = 1.0 / max(2.0, pairs)
     for _ in range(_ROUNDS):
-        found = float((blocked.counts * _posterior(blocked.levels, m, u, share)).sum())
-        before, share = share, min(max(found / pairs, _SHARE_LIMITS[0]), _SHARE_LIMITS[1])
-        if abs(share - before) <= _SETTLED * share:
+        matches = float((blocked.counts * _posterior(blocked.levels, m, u, share)).sum())
+        before, share = share, min(max(matches / pairs, _SHARE_LIMITS[0]), _SHARE_LIMITS[1])
+        if abs(share - before) <= _CONVERGED * share:
             break
     return share

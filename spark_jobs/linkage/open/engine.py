@@ -1,7 +1,7 @@
-"""Which engine a run is done by: as it was told, or as its data allow.
+"""The engine of a run: the one asked for, or by the data.
 
-Results of the two differ a little, for they estimate in different ways. So nobody gets the other
-engine without having said so: the default is Spark, and *auto* is asked for.
+Results of the two differ a little, for they estimate in different ways. So the default is always
+Spark, and *auto* has to be asked for.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from spark_jobs.linkage.open.blocks import loads
-from spark_jobs.linkage.open.non_ascii import FREE, non_ascii_characters
-from spark_jobs.linkage.open.plan import kept_document, kept_plan, one_document
+from spark_jobs.linkage.open.non_ascii import SPARE_CODES, non_ascii_characters
+from spark_jobs.linkage.open.plan import document_frame, load_document, load_plan
 from spark_jobs.linkage.open.spec import Engine, OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["IN_PROCESS_PAIRS", "Choice", "choose", "engine", "kept_engine"]
+__all__ = ["IN_PROCESS_PAIRS", "Choice", "choose", "engine", "load_engine"]
 
 IN_PROCESS_PAIRS: Final = 10_000_000
 """Pairs that are compared in one process at most."""
@@ -39,7 +39,7 @@ class Choice:
 
 
 def choose(spec: OpenSpec, records: DataFrame, pairs: int) -> Choice:
-    """Choose by what a run is.
+    """Choose an engine.
 
     Args:
         spec: Complete.
@@ -63,21 +63,21 @@ def choose(spec: OpenSpec, records: DataFrame, pairs: int) -> Choice:
 
 def engine(spec: OpenSpec, context: StageContext) -> DataFrame:
     """Choose for a run that says *auto*, by the same pairs as its forecast; keep the choice."""
-    complete, records = kept_plan(spec, context), context.output("values")
+    complete, records = load_plan(spec, context), context.output("values")
     choice = choose(complete, records, sum(load.pairs for load in loads(records, complete)))
     context.report("engine", choice.to_json())
-    return one_document(context, choice.to_json())
+    return document_frame(context, choice.to_json())
 
 
-def kept_engine(spec: OpenSpec, context: StageContext) -> Engine:
-    """The engine that a run is done by.
+def load_engine(spec: OpenSpec, context: StageContext) -> Engine:
+    """Return the engine of a run.
 
     Raises:
         InputUnfit: It is Splink, which the worker that goes on with the run has not got.
     """
     chosen = spec.engine
     if chosen is Engine.AUTO:
-        chosen = Engine(kept_document(context, "engine")["engine"])
+        chosen = Engine(load_document(context, "engine")["engine"])
     if chosen is Engine.SPLINK and not _installed():
         raise InputUnfit(f"/engine: {_MISSING}")
     return chosen
@@ -88,10 +88,10 @@ def _obstacle(spec: OpenSpec, records: DataFrame, pairs: int) -> str | None:
         return _MISSING
     if pairs > IN_PROCESS_PAIRS:
         return f"There are {pairs:,} pairs; one process is given {IN_PROCESS_PAIRS:,} at most."
-    if len(non_ascii_characters(records, spec)) > len(FREE):
+    if len(non_ascii_characters(records, spec)) > len(SPARE_CODES):
         return (
-            "What is compared by its spelling has more different letters beyond a to z than the "
-            f"{len(FREE)} that Splink on DuckDB can tell apart."
+            "What is compared by its spelling has more different characters beyond a to z than the "
+            f"{len(SPARE_CODES)} that Splink on DuckDB can tell apart."
         )
     return None
 

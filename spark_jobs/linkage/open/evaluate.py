@@ -23,14 +23,14 @@ def evaluation(clusters: DataFrame, *, within: bool) -> Mapping[str, Any]:
         clusters: A row for each record, with ``source``, ``cluster`` and ``truth``.
         within: Whether pairs of one source count.
     """
-    judged = clusters.where(f.col("truth").isNotNull())
-    found = _pairs(judged, ["cluster"], within=within)
-    true = _pairs(judged, ["truth"], within=within)
-    both = _pairs(judged, ["cluster", "truth"], within=within)
+    labelled = clusters.where(f.col("truth").isNotNull())
+    predicted = _pairs(labelled, ["cluster"], within=within)
+    true = _pairs(labelled, ["truth"], within=within)
+    both = _pairs(labelled, ["cluster", "truth"], within=within)
     return {
-        "pairwise": _scores(_share(both, found), _share(both, true)),
-        "b3": _scores(_b3(judged, "cluster"), _b3(judged, "truth")),
-        "pairs": {"found": found, "true": true, "both": both},
+        "pairwise": _scores(_share(both, predicted), _share(both, true)),
+        "b3": _scores(_b3(labelled, "cluster"), _b3(labelled, "truth")),
+        "pairs": {"found": predicted, "true": true, "both": both},
     }
 
 
@@ -40,14 +40,14 @@ def blocking_recall(pairs: DataFrame, records: DataFrame, *, within: bool) -> fl
     left = truth.select(f.col("row").alias("l"), f.col("truth").alias("l_truth"))
     right = truth.select(f.col("row").alias("r"), f.col("truth").alias("r_truth"))
     both = pairs.select("l", "r").join(left, "l").join(right, "r")
-    found = both.where(f.col("l_truth") == f.col("r_truth")).count()
+    compared = both.where(f.col("l_truth") == f.col("r_truth")).count()
     true = _pairs(records.where(f.col("truth").isNotNull()), ["truth"], within=within)
-    return _share(found, true)
+    return _share(compared, true)
 
 
-def _pairs(judged: DataFrame, by: list[str], *, within: bool) -> int:
+def _pairs(labelled: DataFrame, by: list[str], *, within: bool) -> int:
     """Pairs of records that have the same values in these columns."""
-    of_source = judged.groupBy(*by, "source").agg(f.count("*").alias("n"))
+    of_source = labelled.groupBy(*by, "source").agg(f.count("*").alias("n"))
     less: Column = f.sum("n") if within else f.sum(f.col("n") * f.col("n"))
     groups = of_source.groupBy(*by).agg((f.sum("n") * f.sum("n") - less).alias("twice"))
     row = groups.agg(f.coalesce(f.sum("twice"), f.lit(0))).first()
@@ -55,10 +55,10 @@ def _pairs(judged: DataFrame, by: list[str], *, within: bool) -> int:
     return int(row[0]) // 2
 
 
-def _b3(judged: DataFrame, side: str) -> float:
+def _b3(labelled: DataFrame, side: str) -> float:
     """The mean over records of the share of its group on one side that is with it on the other."""
-    both = judged.groupBy("cluster", "truth").agg(f.count("*").alias("n"))
-    whole = judged.groupBy(side).agg(f.count("*").alias("of"))
+    both = labelled.groupBy("cluster", "truth").agg(f.count("*").alias("n"))
+    whole = labelled.groupBy(side).agg(f.count("*").alias("of"))
     squares = f.sum(f.col("n") * f.col("n") / f.col("of"))
     row = both.join(whole, side).agg(squares, f.sum("n")).first()
     return float(row[0] / row[1]) if row and row[1] else 1.0

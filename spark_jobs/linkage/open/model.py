@@ -1,4 +1,4 @@
-"""The model of a run: what each degree of agreement weighs, and how that is told to people."""
+"""The model of a run: the weight of each degree of agreement, and explanations for people."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class Model:
             "steps": steps,
             "bits": total,
             "probability": probability_of(total),
-            "words": f"{self.words(pattern)} {_sentence(steps[-1])}",
+            "words": f"{self.explanation(pattern)} {_sentence(steps[-1])}",
         }
 
-    def words(self, pattern: int) -> str:
+    def explanation(self, pattern: int) -> str:
         """Say what each comparison of a pair of this pattern tells."""
         start = f"Of two records the odds are {_odds(self.prior_bits)} beforehand."
         return " ".join([start, *map(_sentence, self._steps(pattern))])
@@ -127,8 +127,8 @@ class Model:
             SpecInvalid: It is not a model of these comparisons.
         """
         try:
-            told = zip(document["comparisons"], comparisons, strict=True)
-            m, u = zip(*starmap(_read_levels, told), strict=True)
+            pairs = zip(document["comparisons"], comparisons, strict=True)
+            m, u = zip(*starmap(_read_levels, pairs), strict=True)
             share = _read_share(document["share"])
         except (KeyError, TypeError, ValueError, LookupError) as error:
             raise SpecInvalid("/model", "it is no model of these comparisons") from error
@@ -143,8 +143,8 @@ def _read_share(value: Any) -> float:
 
 
 def _read_levels(document: Mapping[str, Any], comparison: Comparison) -> tuple[Floats, Floats]:
-    named = [level["level"] for level in document["levels"]]
-    if document["name"] != comparison.name or named != list(comparison.level_names[1:]):
+    names = [level["level"] for level in document["levels"]]
+    if document["name"] != comparison.name or names != list(comparison.level_names[1:]):
         raise ValueError(comparison.name)
     m, u = (
         np.array([0.0, *(float(level[which]) for level in document["levels"])])

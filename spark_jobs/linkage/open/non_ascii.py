@@ -1,7 +1,7 @@
-"""Letters that take more than a byte, for DuckDB measures spelling in bytes.
+"""Characters of more than a byte, which DuckDB's measures of spelling count as several.
 
-Prepared values have neither capitals nor punctuation, so codes of one byte are free. Which of them
-stands for which letter is no matter to a distance.
+Prepared values have neither capitals nor punctuation, so their codes of one byte are spare. A
+distance is the same whichever of them stands for a character.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.spec import Measure, OpenSpec
 
-__all__ = ["FREE", "non_ascii_characters", "spelled"]
+__all__ = ["SPARE_CODES", "compared_by_spelling", "non_ascii_characters"]
 
-_SPELLED: Final = {Measure.LEVENSHTEIN, Measure.JARO_WINKLER}
-_TAKEN: Final = "abcdefghijklmnopqrstuvwxyz0123456789 "
+_BY_SPELLING: Final = {Measure.LEVENSHTEIN, Measure.JARO_WINKLER}
+_USED: Final = "abcdefghijklmnopqrstuvwxyz0123456789 "
 
-FREE: Final = "".join(chr(code) for code in range(1, 128) if chr(code) not in _TAKEN)
-"""Codes of one byte that stand for other letters."""
+SPARE_CODES: Final = "".join(chr(code) for code in range(1, 128) if chr(code) not in _USED)
+"""Codes of one byte that may stand for other characters."""
 
 
-def spelled(spec: OpenSpec) -> Iterator[int]:
-    """Comparisons that look at spelling."""
+def compared_by_spelling(spec: OpenSpec) -> Iterator[int]:
+    """The numbers of comparisons by spelling."""
     for k, comparison in enumerate(spec.comparisons):
-        if any(level.measure in _SPELLED for level in comparison.levels):
+        if any(level.measure in _BY_SPELLING for level in comparison.levels):
             yield k
 
 
 def non_ascii_characters(records: DataFrame, spec: OpenSpec) -> str:
-    """Letters of more than a byte in what is compared by spelling; one more than `FREE` at most."""
-    columns = [f.col(f"c{k}") for k in spelled(spec)]
+    """Return characters beyond ASCII in values compared by spelling; one too many is enough."""
+    columns = [f.col(f"c{k}") for k in compared_by_spelling(spec)]
     if not columns:
         return ""
     each = f.regexp_extract_all(f.concat_ws("", *columns), f.lit(r"([^\x00-\x7f])"), f.lit(1))
-    found = records.select(f.explode(each).alias("letter")).distinct().limit(len(FREE) + 1)
-    return "".join(sorted(found.toArrow().column("letter").to_pylist()))
+    characters = (
+        records.select(f.explode(each).alias("character")).distinct().limit(len(SPARE_CODES) + 1)
+    )
+    return "".join(sorted(characters.toArrow().column("character").to_pylist()))

@@ -1,4 +1,4 @@
-"""Comparing what blocks hold: sorted by block, records meet in the kernel, and pairs come out.
+"""Compares the records of blocks: sorted by block they come to the kernel, which makes pairs.
 
 A record travels once for each of its blocks, not once for each pair; the pairs are made, compared
 and put into levels where the records lie. No join, no distinct.
@@ -42,16 +42,16 @@ def compared(records: DataFrame, spec: OpenSpec, pairs: int, rows: int) -> DataF
         ``rarity`` in bits.
     """
     tasks = 1 + max(pairs // _TASK_PAIRS, rows // _TASK_RECORDS)
-    standing = (
-        records.select(*_sent(records), f.posexplode("keys").alias("rule", "key"))
+    blocked = (
+        records.select(*_columns_to_send(records), f.posexplode("keys").alias("rule", "key"))
         .where(f.col("key") != 0)
         .repartition(min(tasks, _MOST_TASKS), "rule", "key")
         .sortWithinPartitions("rule", "key", "row")
     )
-    return standing.mapInArrow(_Comparer(spec.comparisons, spec.within), _SCHEMA)
+    return blocked.mapInArrow(_Comparer(spec.comparisons, spec.within), _SCHEMA)
 
 
-def _sent(records: DataFrame) -> list[str]:
+def _columns_to_send(records: DataFrame) -> list[str]:
     compared = [name for name in records.columns if name[0] in "cnf" and name[1:].isdigit()]
     return ["row", "source", "known", "keys", *compared]
 
@@ -66,18 +66,18 @@ class _Comparer:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for whole in _whole_blocks(batches):
             columns, rows = Columns(whole), whole.column("row").to_numpy()
-            for found in candidates(_blocked(whole, within=self.within)):
-                yield self._compare(columns, rows, found)
+            for pairs in candidates(_blocked(whole, within=self.within)):
+                yield self._compare(columns, rows, pairs)
 
-    def _compare(self, columns: Columns, rows: Rows, found: Candidates) -> pa.RecordBatch:
-        levels = vectors(self.comparisons, columns, found.i, found.j)
-        left, right = rows[found.i], rows[found.j]
+    def _compare(self, columns: Columns, rows: Rows, pairs: Candidates) -> pa.RecordBatch:
+        levels = vectors(self.comparisons, columns, pairs.i, pairs.j)
+        left, right = rows[pairs.i], rows[pairs.j]
         arrays: list[Rows | Floats] = [
             np.minimum(left, right),
             np.maximum(left, right),
-            found.rules,
+            pairs.rules,
             pattern_codes(self.comparisons, levels),
-            rarity(self.comparisons, columns, levels, found.i),
+            rarity(self.comparisons, columns, levels, pairs.i),
         ]
         names = [part.split()[0] for part in _SCHEMA.split(", ")]
         return pa.RecordBatch.from_arrays([pa.array(values) for values in arrays], names=names)
@@ -85,17 +85,17 @@ class _Comparer:
 
 def _whole_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Cut a sorted stream where blocks end."""
-    waiting: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
             continue
-        cut = _last_block(batch, waiting[-1] if waiting else None)
+        cut = _last_block(batch, pending[-1] if pending else None)
         if cut is not None:
-            yield pa.Table.from_batches([*waiting, batch.slice(0, cut)]).combine_chunks()
-            waiting = []
-        waiting.append(batch.slice(cut or 0))
-    if waiting:
-        yield pa.Table.from_batches(waiting).combine_chunks()
+            yield pa.Table.from_batches([*pending, batch.slice(0, cut)]).combine_chunks()
+            pending = []
+        pending.append(batch.slice(cut or 0))
+    if pending:
+        yield pa.Table.from_batches(pending).combine_chunks()
 
 
 def _last_block(batch: pa.RecordBatch, before: pa.RecordBatch | None) -> int | None:

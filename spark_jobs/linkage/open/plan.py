@@ -13,10 +13,10 @@ from spark_jobs.linkage.open.propose import Proposal, propose
 from spark_jobs.linkage.open.spec import OpenSpec, Plan
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["kept_document", "kept_plan", "one_document", "plan", "planned"]
+__all__ = ["complete_spec", "document_frame", "load_document", "load_plan", "plan"]
 
 
-def planned(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, Proposal | None]:
+def complete_spec(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, Proposal | None]:
     """Complete a specification by what the data propose.
 
     Raises:
@@ -32,25 +32,25 @@ def planned(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, Proposal |
 
 def plan(spec: OpenSpec, context: StageContext) -> DataFrame:
     """Keep the plan of the run, so that all of its stages follow the same."""
-    complete, proposal = planned(spec, context)
+    complete, proposal = complete_spec(spec, context)
     if proposal is not None:
         context.report("proposal", proposal.to_json())
     kept = Plan(blocking=complete.blocking, comparisons=complete.comparisons)
-    return one_document(context, kept.model_dump(mode="json"))
+    return document_frame(context, kept.model_dump(mode="json"))
 
 
-def kept_plan(spec: OpenSpec, context: StageContext) -> OpenSpec:
+def load_plan(spec: OpenSpec, context: StageContext) -> OpenSpec:
     """Complete a specification by the plan that was kept."""
-    kept = Plan.parse(kept_document(context, "plan"))
+    kept = Plan.parse(load_document(context, "plan"))
     return spec.model_copy(update={"blocking": kept.blocking, "comparisons": kept.comparisons})
 
 
-def one_document(context: StageContext, document: Mapping[str, Any]) -> DataFrame:
+def document_frame(context: StageContext, document: Mapping[str, Any]) -> DataFrame:
     """A frame that holds one document."""
     return context.spark.createDataFrame([(json.dumps(document),)], "document string")
 
 
-def kept_document(context: StageContext, stage: str) -> Mapping[str, Any]:
+def load_document(context: StageContext, stage: str) -> Mapping[str, Any]:
     """The document that a stage kept."""
     row = context.output(stage).first()
     assert row is not None

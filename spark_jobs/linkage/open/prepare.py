@@ -1,4 +1,4 @@
-"""Records as linkage sees them: values in one form, blocking keys, frequencies of values.
+"""Prepares records for linkage: normalised values, blocking keys, frequencies of values.
 
 The frame has a row for each record: ``row`` (a hash of source and id, which names the record from
 here on), ``source`` (number of the input), ``id``, ``known`` (its cluster, if any), ``truth``,
@@ -22,12 +22,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_jobs.linkage.open.spec import KNOWN, Comparison, KeyPart, Measure, OpenSpec, Rule, Take
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["LONGEST", "one_form", "quoted", "values", "with_frequencies"]
+__all__ = ["LONGEST", "normalise", "quoted", "values", "with_frequencies"]
 
 LONGEST: Final = 256
 """Characters of a value that are looked at."""
 _FREQUENT: Final = 50_000
-"""Values whose frequency is told apart; all others are as rare as the rarest of these."""
+"""Values whose frequency is known; all others count as rare as the rarest of these."""
 
 
 def values(spec: OpenSpec, context: StageContext) -> DataFrame:
@@ -38,7 +38,7 @@ def values(spec: OpenSpec, context: StageContext) -> DataFrame:
     """
     columns = spec.columns
     raw = reduce(DataFrame.unionByName, _selected(spec, columns, context))
-    keyed = _in_one_form(raw, len(columns)).select(
+    keyed = _normalised(raw, len(columns)).select(
         f.xxhash64("source", "id").alias("row"),
         *("source", "id", "truth"),
         *(f"v{at}" for at in range(len(columns))),
@@ -70,12 +70,12 @@ def quoted(name: str) -> Column:
 
 
 def _selected(spec: OpenSpec, columns: Sequence[str], context: StageContext) -> Iterator[DataFrame]:
-    for number, wanted in enumerate(spec.inputs):
-        frame = context.input(wanted.name)
+    for number, input_ in enumerate(spec.inputs):
+        frame = context.input(input_.name)
         needed = [*columns, *([spec.truth] if spec.truth else [])]
         missing = [name for name in needed if name not in frame.columns]
         if missing:
-            raise InputUnfit(f"{wanted.name} has no column {', '.join(missing)}.")
+            raise InputUnfit(f"{input_.name} has no column {', '.join(missing)}.")
         truth = quoted(spec.truth).cast("string") if spec.truth else f.lit(None).cast("string")
         yield frame.select(
             f.lit(number).alias("source"),
@@ -85,8 +85,8 @@ def _selected(spec: OpenSpec, columns: Sequence[str], context: StageContext) -> 
         )
 
 
-def _in_one_form(raw: DataFrame, count: int) -> DataFrame:
-    """Add ``r<k>``, what was there, and let ``v<k>`` be its one form."""
+def _normalised(raw: DataFrame, count: int) -> DataFrame:
+    """Add ``r<k>``, the raw value, and normalise ``v<k>``."""
     names = [f"v{at}" for at in range(count)]
     schema = StructType(
         [*raw.schema.fields, *(StructField(f"r{at}", StringType()) for at in range(count))]
@@ -96,28 +96,28 @@ def _in_one_form(raw: DataFrame, count: int) -> DataFrame:
         for batch in batches:
             kept = [batch.column(at) for at in range(batch.num_columns - len(names))]
             values = [batch.column(name) for name in names]
-            arrays = [*kept, *map(one_form, values), *values]
+            arrays = [*kept, *map(normalise, values), *values]
             yield pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
     return raw.mapInArrow(convert, schema)
 
 
-def one_form(values: pa.Array) -> pa.Array:
+def normalise(values: pa.Array) -> pa.Array:
     """Take away case, accents, punctuation and repeated blanks; what is empty then is null."""
-    form = pc.utf8_lower(pc.utf8_normalize(values, form="NFKD"))
-    form = pc.replace_substring_regex(form, r"[\p{M}'`\x{2019}]", "")
-    form = pc.replace_substring_regex(form, r"[^\p{L}\p{N}]+", " ")
-    form = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(pc.utf8_trim(form, " "), 0, LONGEST))
-    return pc.if_else(pc.equal(form, ""), None, form)
+    text = pc.utf8_lower(pc.utf8_normalize(values, text="NFKD"))
+    text = pc.replace_substring_regex(text, r"[\p{M}'`\x{2019}]", "")
+    text = pc.replace_substring_regex(text, r"[^\p{L}\p{N}]+", " ")
+    text = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(pc.utf8_trim(text, " "), 0, LONGEST))
+    return pc.if_else(pc.equal(text, ""), None, text)
 
 
 def _key(rule: Rule, columns: Sequence[str]) -> Column:
-    parts = [_taken(part, f.col(f"v{columns.index(part.column)}")) for part in rule.parts]
+    parts = [_extract(part, f.col(f"v{columns.index(part.column)}")) for part in rule.parts]
     whole = reduce(Column.__and__, (part.isNotNull() & (part != "") for part in parts))
     return f.when(whole, f.xxhash64(*parts)).otherwise(f.lit(0).cast("long"))
 
 
-def _taken(part: KeyPart, value: Column) -> Column:
+def _extract(part: KeyPart, value: Column) -> Column:
     digits = f.regexp_replace(value, "[^0-9]", "")
     match part.take:
         case Take.WHOLE:
@@ -139,14 +139,14 @@ def _taken(part: KeyPart, value: Column) -> Column:
 
 
 def _compared(comparison: Comparison, k: int, columns: Sequence[str]) -> Iterator[Column]:
-    places = [columns.index(column) for column in comparison.columns]
-    joined = f.concat_ws(" ", *(f.col(f"v{at}") for at in places))
+    positions = [columns.index(column) for column in comparison.columns]
+    joined = f.concat_ws(" ", *(f.col(f"v{at}") for at in positions))
     yield f.nullif(joined, f.lit("")).alias(f"c{k}")
     measures = {level.measure for level in comparison.levels}
     if Measure.DAYS in measures:
-        yield _days(f.col(f"v{places[0]}")).alias(f"n{k}")
+        yield _days(f.col(f"v{positions[0]}")).alias(f"n{k}")
     elif Measure.NUMBER in measures:
-        yield f.col(f"r{places[0]}").try_cast("double").alias(f"n{k}")
+        yield f.col(f"r{positions[0]}").try_cast("double").alias(f"n{k}")
 
 
 def _days(value: Column) -> Column:
@@ -159,7 +159,7 @@ def _days(value: Column) -> Column:
 def _with_known(keyed: DataFrame, spec: OpenSpec, context: StageContext) -> DataFrame:
     if spec.known is None:
         return keyed.withColumn("known", f.lit(None).cast("string"))
-    names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
+    names = f.array(*(f.lit(input_.name) for input_ in spec.inputs))
     number = (f.array_position(names, f.col("source").cast("string")) - 1).cast("int")
     known = context.input(KNOWN).select(
         f.xxhash64(number, f.col("record").cast("string")).alias("row"),
@@ -171,8 +171,8 @@ def _with_known(keyed: DataFrame, spec: OpenSpec, context: StageContext) -> Data
 def _counted(records: DataFrame, fields: Sequence[int]) -> DataFrame:
     """The frequent values of fields: ``k``, ``value``, ``n`` records, of ``total`` with a value."""
     each = [f.struct(f.lit(k).alias("k"), f.col(f"c{k}").alias("value")) for k in fields]
-    told = records.select(f.inline(f.array(*each))).where(f.col("value").isNotNull())
-    counted = told.groupBy("k", "value").agg(f.count("*").alias("n"))
+    values_ = records.select(f.inline(f.array(*each))).where(f.col("value").isNotNull())
+    counted = values_.groupBy("k", "value").agg(f.count("*").alias("n"))
     by_rank = Window.partitionBy("k").orderBy(f.desc("n"), "value")
     total = f.sum("n").over(Window.partitionBy("k")).alias("total")
     ranked = counted.select("*", total, f.row_number().over(by_rank).alias("rank"))

@@ -1,4 +1,4 @@
-"""What columns hold, seen on a sample of the records: how full, how telling, of what form."""
+"""Profiles of columns by a sample of the records: nulls, distinct values, kind of values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,19 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.linkage.open.prepare import one_form, quoted
+from spark_jobs.linkage.open.prepare import normalise, quoted
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["Form", "Profile", "Sample", "agreement_by_chance", "draw_sample", "numbered", "profile"]
+__all__ = [
+    "Profile",
+    "Sample",
+    "ValueKind",
+    "agreement_by_chance",
+    "draw_sample",
+    "numbered",
+    "profile",
+]
 
 _SAMPLE: Final = 20_000
 _MOST_COLUMNS: Final = 64
@@ -28,7 +36,7 @@ _FEW_VALUES: Final = 30
 _TEXT_WORDS: Final = 4
 
 
-class Form(StrEnum):
+class ValueKind(StrEnum):
     """What kind of values a column holds."""
 
     DATE = "dates"
@@ -42,13 +50,13 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records drawn evenly, in one form.
+    """Records sampled evenly, normalised.
 
     Attributes:
         columns: Values by column.
         raw: The same as they were.
-        rows: How many were drawn.
-        records: How many there are.
+        rows: How many were sample.
+        records: How many present are.
         pairs: Pairs of records that may be compared.
     """
 
@@ -65,7 +73,7 @@ class Profile:
 
     Attributes:
         name: The column.
-        form: What it holds.
+        value_kind: What it holds.
         nulls: Share of records without a value.
         distinct: Different values in the sample.
         chance: The probability that two records have the same value.
@@ -74,7 +82,7 @@ class Profile:
     """
 
     name: str
-    form: Form
+    value_kind: ValueKind
     nulls: float
     distinct: int
     chance: float
@@ -85,7 +93,7 @@ class Profile:
         """Write it for people."""
         return {
             "column": self.name,
-            "holds": self.form.value,
+            "holds": self.value_kind.value,
             "nulls": round(self.nulls, 4),
             "distinct": self.distinct,
             "same_by_chance": float(f"{self.chance:.3g}"),
@@ -100,19 +108,19 @@ def draw_sample(spec: OpenSpec, context: StageContext) -> Sample:
     Raises:
         InputUnfit: They have none in common, or no records.
     """
-    frames = [context.input(wanted.name) for wanted in spec.inputs]
+    frames = [context.input(input_.name) for input_ in spec.inputs]
     shared = set.intersection(*({*frame.columns} for frame in frames)) - {"id", spec.truth}
     names = sorted(shared)[:_MOST_COLUMNS]
     if not names:
         raise InputUnfit("The inputs have no column in common besides their ids.")
     counts = [frame.count() for frame in frames]
-    drawn = _drawn(frames, names)
-    raw = {name: drawn.column(f"v{at}").combine_chunks() for at, name in enumerate(names)}
-    columns = {name: one_form(values) for name, values in raw.items()}
-    return Sample(columns, raw, drawn.num_rows, sum(counts), _pairs(counts, within=spec.within))
+    sample = _draw(frames, names)
+    raw = {name: sample.column(f"v{at}").combine_chunks() for at, name in enumerate(names)}
+    columns = {name: normalise(values) for name, values in raw.items()}
+    return Sample(columns, raw, sample.num_rows, sum(counts), _pairs(counts, within=spec.within))
 
 
-def _drawn(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
+def _draw(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
     values = [quoted(name).cast("string").alias(f"v{at}") for at, name in enumerate(names)]
     parts = [frame.select("id", f.lit(at).alias("s"), *values) for at, frame in enumerate(frames)]
     whole = reduce(DataFrame.unionByName, parts)
@@ -135,13 +143,13 @@ def profile(sample: Sample) -> tuple[Profile, ...]:
 
 
 def _profile(name: str, values: pa.Array, raw: pa.Array) -> Profile:
-    there = values.drop_null()
-    length = float(pc.mean(pc.utf8_length(there)).as_py())
-    words = 1 + float(pc.mean(pc.count_substring(there, " ")).as_py())
-    distinct = len(there.unique())
+    present = values.drop_null()
+    length = float(pc.mean(pc.utf8_length(present)).as_py())
+    words = 1 + float(pc.mean(pc.count_substring(present, " ")).as_py())
+    distinct = len(present.unique())
     return Profile(
         name=name,
-        form=_form(there, raw.drop_null(), distinct, words),
+        value_kind=_value_kind_of(present, raw.drop_null(), distinct, words),
         nulls=values.null_count / len(values),
         distinct=distinct,
         chance=agreement_by_chance([numbered(values)]),
@@ -150,19 +158,19 @@ def _profile(name: str, values: pa.Array, raw: pa.Array) -> Profile:
     )
 
 
-def _form(there: pa.Array, raw: pa.Array, distinct: int, words: float) -> Form:
-    digits = pc.replace_substring_regex(there, "[^0-9]", "")
+def _value_kind_of(present: pa.Array, raw: pa.Array, distinct: int, words: float) -> ValueKind:
+    digits = pc.replace_substring_regex(present, "[^0-9]", "")
     if _share(digits, r"^\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$") > _MOSTLY:
-        return Form.DATE
-    if _share(there, r"^(1\d|20)\d\d$") > _MOSTLY:
-        return Form.YEAR
+        return ValueKind.DATE
+    if _share(present, r"^(1\d|20)\d\d$") > _MOSTLY:
+        return ValueKind.YEAR
     if _share(raw, r"^\s*-?\d+\.\d+\s*$") > _MOSTLY:
-        return Form.NUMBER
+        return ValueKind.NUMBER
     if distinct <= _FEW_VALUES:
-        return Form.CATEGORY
-    if _share(there, r"\d") > _MOSTLY and words < 2:  # noqa: PLR2004 - a single word
-        return Form.CODE
-    return Form.TEXT if words >= _TEXT_WORDS else Form.NAME
+        return ValueKind.CATEGORY
+    if _share(present, r"\d") > _MOSTLY and words < 2:  # noqa: PLR2004 - a single word
+        return ValueKind.CODE
+    return ValueKind.TEXT if words >= _TEXT_WORDS else ValueKind.NAME
 
 
 def _share(values: pa.Array, pattern: str) -> float:
@@ -182,10 +190,10 @@ def agreement_by_chance(columns: Sequence[NDArray[np.int64]]) -> float:
     Args:
         columns: As `numbered` gives them.
     """
-    there = np.logical_and.reduce([codes >= 0 for codes in columns])
-    joined = columns[0][there]
+    present = np.logical_and.reduce([codes >= 0 for codes in columns])
+    joined = columns[0][present]
     for codes in columns[1:]:
-        joined = joined * (codes.max(initial=0) + 1) + codes[there]
+        joined = joined * (codes.max(initial=0) + 1) + codes[present]
     counts = np.unique(joined, return_counts=True)[1].astype(np.float64)
     rows = len(columns[0])
     return float((counts * (counts - 1)).sum()) / max(1.0, rows * (rows - 1.0))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.linkage.open.profile import Form, Profile, Sample, profile
+from spark_jobs.linkage.open.profile import Profile, Sample, ValueKind, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
 from spark_jobs.linkage.open.spec import Comparison, Level, Plan, Rule
 from spark_jobs.runner.port import InputUnfit
@@ -36,14 +36,14 @@ _WORDS: Final = (
     Level(jaccard=0.25),
 )
 
-_WHY: Final[Mapping[Form, str]] = {
-    Form.DATE: "a wrong digit or two, or a day within a year, is told from another date",
-    Form.YEAR: "the year before or after is told from any other",
-    Form.NUMBER: "equal numbers agree, and near ones somewhat",
-    Form.CODE: "single wrong characters are told from another code",
-    Form.CATEGORY: "there are few values, which are equal or not",
-    Form.NAME: "spellings are compared with weight on how they begin",
-    Form.TEXT: "words in common are counted, whatever their order",
+_WHY: Final[Mapping[ValueKind, str]] = {
+    ValueKind.DATE: "a wrong digit or two, or a day within a year, differs little from the date",
+    ValueKind.YEAR: "the year before or after differs little from the year",
+    ValueKind.NUMBER: "equal numbers agree, and near ones somewhat",
+    ValueKind.CODE: "single wrong characters differ little from the code",
+    ValueKind.CATEGORY: "there are few values, which are equal or not",
+    ValueKind.NAME: "spellings are compared with weight on how they begin",
+    ValueKind.TEXT: "words in common are counted, whatever their order",
 }
 
 
@@ -115,7 +115,7 @@ def _useful(profiles: Sequence[Profile], reasons: list[str]) -> list[Profile]:
 def _repeated(useful: Sequence[Profile], sample: Sample, reasons: list[str]) -> set[str]:
     """Columns that say again what others say: agreement on both must not count twice."""
     parts: dict[str, list[str]] = {one.name: [] for one in useful}
-    words = [one.name for one in useful if one.form in {Form.NAME, Form.TEXT}]
+    words = [one.name for one in useful if one.value_kind in {ValueKind.NAME, ValueKind.TEXT}]
     for whole, part in permutations(words, 2):
         if _contains(sample.columns[whole], sample.columns[part]) > _CONTAINED:
             parts[whole].append(part)
@@ -152,20 +152,20 @@ def _comparison(one: Profile, sample: Sample) -> Comparison:
 
 def _levels(one: Profile, sample: Sample) -> tuple[Level, ...]:
     half = (_HALF,) if one.words > _SEVERAL_WORDS else ()
-    match one.form:
-        case Form.DATE:
+    match one.value_kind:
+        case ValueKind.DATE:
             return (*_TYPOS, Level(days=366))
-        case Form.YEAR:
+        case ValueKind.YEAR:
             return (Level(number=1),)
-        case Form.NUMBER:
+        case ValueKind.NUMBER:
             return tuple(Level(number=limit) for limit in _near(sample.raw[one.name]))
-        case Form.CODE:
+        case ValueKind.CODE:
             return _TYPOS if one.length >= _LONG_CODE else _TYPOS[:1]
-        case Form.CATEGORY:
+        case ValueKind.CATEGORY:
             return half
-        case Form.NAME:
+        case ValueKind.NAME:
             return (*_ALIKE, *half)
-        case Form.TEXT:
+        case ValueKind.TEXT:
             return _WORDS
 
 
@@ -178,6 +178,6 @@ def _near(raw: pa.Array) -> tuple[float, float]:
 
 def _reason(one: Profile) -> str:
     return (
-        f"{one.name} is compared as {one.form.value}: {_WHY[one.form]}; "
+        f"{one.name} is compared as {one.value_kind.value}: {_WHY[one.value_kind]}; "
         f"{one.nulls:.0%} missing, two records agree by chance with probability {one.chance:.2g}."
     )

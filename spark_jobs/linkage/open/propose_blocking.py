@@ -3,7 +3,7 @@
 Nobody says what a match looks like. So matches are imagined: good ones, in which nearly every
 column agrees, and poor ones, in which hardly any does; what does not agree may still begin or end
 alike; and where a value is missing nothing agrees. Of the rules that are cheap enough, the one
-that finds most imagined matches is taken, then the one that finds most of the rest, until the
+that finds most imagined matches is extracted, then the one that finds most of the rest, until the
 budget is used up or nothing is gained.
 """
 
@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.linkage.open.profile import (
-    Form,
     Profile,
     Sample,
+    ValueKind,
     agreement_by_chance,
     numbered,
 )
@@ -50,7 +50,7 @@ class ProposedRule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SampledPart:
     """A part of a key, with its values in the sample and in which imagined matches it agrees."""
 
     part: KeyPart
@@ -60,13 +60,13 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    parts: tuple[_Part, ...]
+    parts: tuple[_SampledPart, ...]
     pairs: float
 
     @property
     def finds(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = np.logical_and.reduce([one.agrees for one in self.parts])
-        return found
+        matches: NDArray[np.bool_] = np.logical_and.reduce([one.agrees for one in self.parts])
+        return matches
 
 
 def propose_rules(
@@ -118,47 +118,49 @@ def _candidates(
     for column in parts:
         for one in column:
             yield _candidate((one,), sample)
-    told = [column for one, column in zip(rare, parts, strict=True) if one.name not in repeated]
-    for left, right in combinations(told, 2):
+    independent = [
+        column for one, column in zip(rare, parts, strict=True) if one.name not in repeated
+    ]
+    for left, right in combinations(independent, 2):
         for a in left:
             for b in right:
                 yield _candidate((a, b), sample)
 
 
-def _candidate(parts: tuple[_Part, ...], sample: Sample) -> _Candidate:
+def _candidate(parts: tuple[_SampledPart, ...], sample: Sample) -> _Candidate:
     chance = agreement_by_chance([one.values for one in parts])
     return _Candidate(parts, chance * sample.pairs)
 
 
 def _parts(
     one: Profile, sample: Sample, quality: NDArray[np.float64], random: np.random.Generator
-) -> Iterator[_Part]:
+) -> Iterator[_SampledPart]:
     values = sample.columns[one.name]
-    there = np.logical_and.reduce(random.random((2, _IMAGINED)) >= one.nulls)
-    agrees = (random.random(_IMAGINED) < quality) & there
-    if one.form is not Form.TEXT:
-        yield _Part(KeyPart(column=one.name), numbered(values), agrees)
-    for take, length in _takes(one.form):
-        nearly = agrees | ((random.random(_IMAGINED) < _NEARLY) & there)
-        taken = numbered(_taken(values, take, length))
-        yield _Part(KeyPart(column=one.name, take=take, length=length), taken, nearly)
+    present = np.logical_and.reduce(random.random((2, _IMAGINED)) >= one.nulls)
+    agrees = (random.random(_IMAGINED) < quality) & present
+    if one.value_kind is not ValueKind.TEXT:
+        yield _SampledPart(KeyPart(column=one.name), numbered(values), agrees)
+    for take, length in _takes(one.value_kind):
+        nearly = agrees | ((random.random(_IMAGINED) < _NEARLY) & present)
+        extracted = numbered(_extract(values, take, length))
+        yield _SampledPart(KeyPart(column=one.name, take=take, length=length), extracted, nearly)
 
 
-def _takes(form: Form) -> tuple[tuple[Take, int], ...]:
-    match form:
-        case Form.DATE:
+def _takes(value_kind: ValueKind) -> tuple[tuple[Take, int], ...]:
+    match value_kind:
+        case ValueKind.DATE:
             return ((Take.YEAR, 0), (Take.MONTH_DAY, 0))
-        case Form.NAME:
+        case ValueKind.NAME:
             return ((Take.PREFIX, 4), (Take.SUFFIX, 4))
-        case Form.TEXT:
+        case ValueKind.TEXT:
             return ((Take.PREFIX, _PREFIX), (Take.SUFFIX, _PREFIX), (Take.WORD, 1), (Take.WORD, -1))
-        case Form.CODE:
+        case ValueKind.CODE:
             return ((Take.PREFIX, 4),)
         case _:
             return ()
 
 
-def _taken(values: pa.Array, take: Take, length: int) -> pa.Array:
+def _extract(values: pa.Array, take: Take, length: int) -> pa.Array:
     """What a key takes, on the sample."""
     match take:
         case Take.PREFIX:

@@ -11,46 +11,46 @@ from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.blocks import RuleLoad, loads, split_heavy
 from spark_jobs.linkage.open.clusters import assigned, merges, named
-from spark_jobs.linkage.open.engine import engine, kept_engine
+from spark_jobs.linkage.open.engine import engine, load_engine
 from spark_jobs.linkage.open.evaluate import blocking_recall, evaluation
 from spark_jobs.linkage.open.model import Model, bits_of
 from spark_jobs.linkage.open.pairs import compared
-from spark_jobs.linkage.open.plan import kept_document, kept_plan, one_document, plan
+from spark_jobs.linkage.open.plan import document_frame, load_document, load_plan, plan
 from spark_jobs.linkage.open.prepare import values, with_frequencies
 from spark_jobs.linkage.open.spec import Engine, OpenSpec
 from spark_jobs.linkage.open.training import trained
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["STAGES", "kept_model"]
+__all__ = ["STAGES", "load_model"]
 
 
 def _values(spec: OpenSpec, context: StageContext) -> DataFrame:
-    return values(kept_plan(spec, context), context)
+    return values(load_plan(spec, context), context)
 
 
 def _records(spec: OpenSpec, context: StageContext) -> DataFrame:
-    complete = kept_plan(spec, context)
+    complete = load_plan(spec, context)
     splits = split_heavy(context.output("values"), complete)
-    context.report("splits", {"heavy": list(splits.told)})
+    context.report("splits", {"heavy": list(splits.splits)})
     return with_frequencies(splits.records, complete.comparisons)
 
 
 def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
-    complete = kept_plan(spec, context)
+    complete = load_plan(spec, context)
     records = context.output("records")
     found = loads(records, complete)
     pairs = sum(load.pairs for load in found)
     if pairs > spec.limits.pairs:
         raise InputUnfit(f"The rules make {pairs:,} pairs; limits.pairs is {spec.limits.pairs:,}.")
-    context.report("blocking", {"rules": [_told(complete, load) for load in found]})
-    if kept_engine(spec, context) is Engine.SPLINK:
+    context.report("blocking", {"rules": [_rule_report(complete, load) for load in found]})
+    if load_engine(spec, context) is Engine.SPLINK:
         from spark_jobs.linkage.open.in_process import comparing  # noqa: PLC0415 - extra linkage
 
         return comparing.compared(complete, context)
     return compared(records, complete, pairs, records.count() * len(complete.blocking))
 
 
-def _told(spec: OpenSpec, load: RuleLoad) -> Mapping[str, Any]:
+def _rule_report(spec: OpenSpec, load: RuleLoad) -> Mapping[str, Any]:
     rule = spec.blocking[load.rule].name
     return {"rule": rule, "blocks": load.blocks, "pairs": load.pairs, "heaviest": load.heaviest}
 
@@ -59,29 +59,29 @@ def _model(spec: OpenSpec, context: StageContext) -> DataFrame:
     context.count("pairs compared", context.output("compare").count())
     model = _fitted(spec, context)
     context.report("model", model.to_json())
-    return one_document(context, model.to_json())
+    return document_frame(context, model.to_json())
 
 
 def _fitted(spec: OpenSpec, context: StageContext) -> Model:
     """The model that the specification brings, or the estimate of its engine."""
-    complete = kept_plan(spec, context)
+    complete = load_plan(spec, context)
     if complete.model is not None:
         return Model.of_json(complete.model, complete.comparisons)
-    if kept_engine(spec, context) is Engine.SPLINK:
+    if load_engine(spec, context) is Engine.SPLINK:
         from spark_jobs.linkage.open.in_process import training  # noqa: PLC0415 - extra linkage
 
         return training.trained(complete, context)
     return trained(context.output("records"), context.output("compare"), complete)
 
 
-def kept_model(spec: OpenSpec, context: StageContext) -> Model:
+def load_model(spec: OpenSpec, context: StageContext) -> Model:
     """The model that the run fitted."""
-    return Model.of_json(kept_document(context, "model"), kept_plan(spec, context).comparisons)
+    return Model.of_json(load_document(context, "model"), load_plan(spec, context).comparisons)
 
 
 def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
     """All compared pairs with their ``bits``."""
-    model, pairs = kept_model(spec, context), context.output("compare")
+    model, pairs = load_model(spec, context), context.output("compare")
     patterns = pairs.select("pattern").distinct().orderBy("pattern").toArrow().column("pattern")
     known = patterns.to_numpy()
     table = pa.table({"pattern": known, "base": model.pattern_bits(known)})
@@ -91,7 +91,7 @@ def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
 
 
 def _roots(spec: OpenSpec, context: StageContext) -> DataFrame:
-    complete = kept_plan(spec, context)
+    complete = load_plan(spec, context)
     scored, least = _scored(spec, context), bits_of(spec.threshold)
     links = scored.where(f.col("bits") >= least).count()
     context.count("links", links)
@@ -124,7 +124,7 @@ def _pairs(spec: OpenSpec, context: StageContext) -> DataFrame:
 
 
 def _ends(spec: OpenSpec, context: StageContext) -> DataFrame:
-    names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
+    names = f.array(*(f.lit(input_.name) for input_ in spec.inputs))
     return (
         context.output("records")
         .join(context.output("roots"), "row")
@@ -139,9 +139,9 @@ def _ends(spec: OpenSpec, context: StageContext) -> DataFrame:
 
 def _explained(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataFrame:
     """Sentences for each pattern; there are few of them."""
-    model = kept_model(spec, context)
+    model = load_model(spec, context)
     found = links.select("pattern").distinct().toArrow().column("pattern").to_pylist()
-    rows = [(pattern, model.words(pattern), model.usual_rarity(pattern)) for pattern in found]
+    rows = [(pattern, model.explanation(pattern), model.usual_rarity(pattern)) for pattern in found]
     return f.broadcast(
         context.spark.createDataFrame(rows, "pattern long, why string, usual double")
     )
@@ -181,10 +181,10 @@ def _best_links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
 
 
 def _evaluate(spec: OpenSpec, context: StageContext, clusters: DataFrame) -> None:
-    told = dict(evaluation(clusters, within=spec.within))
+    report = dict(evaluation(clusters, within=spec.within))
     pairs, records = context.output("compare"), context.output("records")
-    told["blocking_recall"] = blocking_recall(pairs, records, within=spec.within)
-    context.report("evaluation", told)
+    report["blocking_recall"] = blocking_recall(pairs, records, within=spec.within)
+    context.report("evaluation", report)
 
 
 STAGES: Final[Mapping[str, Callable[[OpenSpec, StageContext], DataFrame]]] = {

@@ -39,10 +39,10 @@ def decided(spec: OpenSpec, rule: int) -> frozenset[int]:
 
 
 def _blocked(pairs: DataFrame, spec: OpenSpec) -> Patterns:
-    found = (
+    counted = (
         pairs.groupBy("rules", "pattern").agg(f.count("*").alias("n")).orderBy("rules", "pattern")
     )
-    table = found.toArrow()
+    table = counted.toArrow()
     levels = pattern_levels(spec.comparisons, table.column("pattern").to_numpy())
     return Patterns(
         levels, table.column("n").to_numpy().astype(np.float64), table.column("rules").to_numpy()
@@ -50,9 +50,9 @@ def _blocked(pairs: DataFrame, spec: OpenSpec) -> Patterns:
 
 
 def _random(records: DataFrame, spec: OpenSpec) -> Patterns:
-    drawn = records.orderBy(f.xxhash64("row", f.lit(spec.seed)), "row").limit(_SAMPLE)
+    sampled = records.orderBy(f.xxhash64("row", f.lit(spec.seed)), "row").limit(_SAMPLE)
     compared = [name for name in records.columns if name[0] in "cn" and name[1:].isdigit()]
-    sample = drawn.select("source", *compared).toArrow().combine_chunks()
+    sample = sampled.select("source", *compared).toArrow().combine_chunks()
     patterns, counts = random_pairs(sample, spec, _RANDOM_PAIRS)
     levels = pattern_levels(spec.comparisons, patterns)
     return Patterns(levels, counts, np.zeros(len(patterns), np.int64))

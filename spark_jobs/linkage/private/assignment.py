@@ -44,11 +44,11 @@ def first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     taken: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for batch in batches:
         names = ("left_party", "left", "right_party", "right")
-        kept = []
+        free = []
         for one, left, other, right in zip(*(batch[n].to_pylist() for n in names), strict=True):
             lefts, rights = taken[one, other], taken[other, one]
-            kept.append(left not in lefts and right not in rights)
-            if kept[-1]:
+            free.append(left not in lefts and right not in rights)
+            if free[-1]:
                 lefts.add(left)
                 rights.add(right)
-        yield batch.filter(pa.array(kept, pa.bool_()))
+        yield batch.filter(pa.array(free, pa.bool_()))

@@ -1,4 +1,4 @@
-"""What encodings give away by their frequencies (docs/linkage-security.md): told by every run.
+"""What encodings give away by their frequencies (docs/linkage-security.md); every run reports it.
 
 Published attacks begin by telling positions, or whole patterns, apart by how often they come. This
 counts how many can be told apart so. It is a lower bound of what an attacker can do, not a proof.

@@ -1,7 +1,7 @@
 """Blocks of records, and comparing two of them: what a task does.
 
 A block holds records of one owner, sorted by cardinality. Which kernel compares two blocks depends
-on the filters that are asked for; what is found does not.
+on the filters that are asked for; what is matches does not.
 """
 
 from __future__ import annotations
@@ -12,12 +12,20 @@ from typing import Final
 import numpy as np
 
 from spark_jobs.linkage.private.kernel import TILE, Bounds, Rows, Tiles, best, beyond
-from spark_jobs.linkage.private.limits import Limits, Numbers
+from spark_jobs.linkage.private.limits import Numbers, ThresholdTables
 from spark_jobs.linkage.private.paper_kernel import filtered, prefixes
 from spark_jobs.linkage.private.reference import Filters
 from spark_jobs.linkage.private.vectors import GROUP, Words, cardinalities
 
-__all__ = ["BY_LENGTH", "Block", "Compared", "Comparison", "Tally", "best_of", "rests"]
+__all__ = [
+    "BY_LENGTH",
+    "BlockComparison",
+    "BlockMatches",
+    "RecordBlock",
+    "Tally",
+    "best_of",
+    "rests",
+]
 
 BY_LENGTH: Final = Filters(prefix=False, position=False)
 """What is fastest: the length filter, and the kernel's own bound."""
@@ -27,7 +35,7 @@ _ROOM: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RecordBlock:
     """Some records of one owner.
 
     Attributes:
@@ -41,7 +49,7 @@ class Block:
     ranks: Numbers
 
     @classmethod
-    def of(cls, words: Words) -> tuple[Block, Numbers]:
+    def of(cls, words: Words) -> tuple[RecordBlock, Numbers]:
         """Sort records that are in the order of their ids; returns where each was, too."""
         sizes = cardinalities(words)
         places = np.argsort(sizes, kind="stable")
@@ -76,7 +84,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class BlockMatches:
     """What two blocks have in common.
 
     Attributes:
@@ -89,32 +97,32 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class BlockComparison:
     """Compares blocks.
 
     Attributes:
         limits: Of the threshold.
-        telling: The words, those first that tell most (`Order.telling`).
+        by_selectivity: The words, those first that tell most (`Order.by_selectivity`).
         filters: What spares comparisons.
         top: Partners that each record of the left block keeps, ties by rank; None: all.
     """
 
-    limits: Limits
-    telling: Numbers
+    limits: ThresholdTables
+    by_selectivity: Numbers
     filters: Filters = field(default=BY_LENGTH)
     top: int | None = None
 
-    def compare(self, left: Block, right: Block) -> Compared:
+    def compare(self, left: RecordBlock, right: RecordBlock) -> BlockMatches:
         """Compare each record of a block with each of another."""
-        tally = self.begun(left, right)
+        tally = self.count_pairs(left, right)
         if not tally.after_length:
-            return Compared(np.empty((0, 3), dtype=np.int64), tally)
+            return BlockMatches(np.empty((0, 3), dtype=np.int64), tally)
         compare = self._bounded if self.by_length else self._filtered
-        found = compare(left, right, tally)
-        tally.matches = len(found)
-        return Compared(found, tally)
+        matches = compare(left, right, tally)
+        tally.matches = len(matches)
+        return BlockMatches(matches, tally)
 
-    def begun(self, left: Block, right: Block) -> Tally:
+    def count_pairs(self, left: RecordBlock, right: RecordBlock) -> Tally:
         """Count all pairs of two blocks, and those that the length filter leaves."""
         pairs = len(left.sizes) * len(right.sizes)
         return Tally(pairs, self.limits.pairs_within(left.sizes, right.sizes))
@@ -124,37 +132,37 @@ class Comparison:
         """Whether none but the length filter is asked for: any kernel has that."""
         return not (self.filters.prefix or self.filters.position)
 
-    def _bounded(self, left: Block, right: Block, tally: Tally) -> Numbers:
+    def _bounded(self, left: RecordBlock, right: RecordBlock, tally: Tally) -> Numbers:
         tally.after_prefix = tally.after_length
         bounds = Bounds(self.limits.overlap, *self.window(left.sizes))
-        rows, tiles = _rows(left, self.telling), _tiles(right, self.telling)
+        rows, tiles = _rows(left, self.by_selectivity), _tiles(right, self.by_selectivity)
         if self.top is not None:
-            kept = np.zeros((len(rows.words), self.top, 4), dtype=np.int64)
-            tally.after_position = best(rows, tiles, bounds, kept)
-            return _pairs_kept(kept)
-        found, parts, begin = np.empty((_ROOM, 3), dtype=np.int64), [], (0, 0)
+            partners = np.zeros((len(rows.words), self.top, 4), dtype=np.int64)
+            tally.after_position = best(rows, tiles, bounds, partners)
+            return _pairs_of(partners)
+        matches, batches, begin = np.empty((_ROOM, 3), dtype=np.int64), [], (0, 0)
         while begin[0] < len(tiles.words):
-            count, whole, *rest = beyond(rows, tiles, bounds, begin, found)
+            count, whole, *rest = beyond(rows, tiles, bounds, begin, matches)
             begin = (rest[0], rest[1])
             tally.after_position += whole
-            parts.append(found[:count].copy())
-        return np.concatenate(parts)
+            batches.append(matches[:count].copy())
+        return np.concatenate(batches)
 
-    def _filtered(self, left: Block, right: Block, tally: Tally) -> Numbers:
+    def _filtered(self, left: RecordBlock, right: RecordBlock, tally: Tally) -> Numbers:
         low, high = self.window(right.sizes)
-        sides = (*self._with_prefixes(left), *self._with_prefixes(right))
+        both = (*self._with_prefixes(left), *self._with_prefixes(right))
         limits, filters = self.limits, self.filters
-        found = np.empty((max(_ROOM, len(right.sizes)), 3), dtype=np.int64)
-        parts, begin = [], 0
+        matches = np.empty((max(_ROOM, len(right.sizes)), 3), dtype=np.int64)
+        batches, begin = [], 0
         while begin < len(left.sizes):
             count, after_prefix, after_position, begin = filtered(
-                *sides, limits.overlap, limits.prefix, low, high,
-                filters.prefix, filters.position, begin, found,
+                *both, limits.overlap, limits.prefix, low, high,
+                filters.prefix, filters.position, begin, matches,
             )  # fmt: skip
             tally.after_prefix += after_prefix
             tally.after_position += after_position
-            parts.append(found[:count].copy())
-        pairs = np.concatenate(parts)
+            batches.append(matches[:count].copy())
+        pairs = np.concatenate(batches)
         return pairs if self.top is None else best_of(pairs, left, right, self.top)
 
     def window(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
@@ -162,22 +170,22 @@ class Comparison:
         limits = self.limits
         return np.searchsorted(sizes, limits.low), np.searchsorted(sizes, limits.high, side="right")
 
-    def _with_prefixes(self, block: Block) -> tuple[Words, Numbers, Words, Numbers]:
+    def _with_prefixes(self, block: RecordBlock) -> tuple[Words, Numbers, Words, Numbers]:
         heads = np.zeros_like(block.words)
         ends = np.zeros(len(block.words), dtype=np.int64)
         prefixes(block.words, block.sizes, self.limits.prefix, heads, ends)
         return block.words, block.sizes, heads, ends
 
 
-def _rows(block: Block, telling: Numbers) -> Rows:
-    words = np.ascontiguousarray(block.words[:, telling])
+def _rows(block: RecordBlock, by_selectivity: Numbers) -> Rows:
+    words = np.ascontiguousarray(block.words[:, by_selectivity])
     return Rows(words, rests(words), block.sizes)
 
 
-def _tiles(block: Block, telling: Numbers) -> Tiles:
+def _tiles(block: RecordBlock, by_selectivity: Numbers) -> Tiles:
     count = -(-len(block.words) // TILE)
     empty = count * TILE - len(block.words)
-    words = np.pad(block.words[:, telling], ((0, empty), (0, 0)))
+    words = np.pad(block.words[:, by_selectivity], ((0, empty), (0, 0)))
     return Tiles(
         np.ascontiguousarray(words.reshape(count, TILE, -1).transpose(0, 2, 1)),
         np.ascontiguousarray(rests(words).reshape(count, TILE, -1).transpose(0, 2, 1)),
@@ -192,12 +200,12 @@ def rests(words: Words) -> Numbers:
     return np.ascontiguousarray(groups.sum(axis=1, keepdims=True) - groups.cumsum(axis=1))
 
 
-def _pairs_kept(kept: Numbers) -> Numbers:
-    rows, places = np.nonzero(kept[:, :, 2])
-    return np.column_stack((rows, kept[rows, places, :2]))
+def _pairs_of(partners: Numbers) -> Numbers:
+    rows, places = np.nonzero(partners[:, :, 2])
+    return np.column_stack((rows, partners[rows, places, :2]))
 
 
-def best_of(pairs: Numbers, left: Block, right: Block, top: int) -> Numbers:
+def best_of(pairs: Numbers, left: RecordBlock, right: RecordBlock, top: int) -> Numbers:
     """Keep the best partners of each record of the left block."""
     i, j, overlap = pairs.T
     # Quotients of whole numbers this small are equal as doubles only if they are equal.

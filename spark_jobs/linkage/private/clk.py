@@ -74,13 +74,13 @@ class Clk:
         self.shape = shape
         self._first = partial(hmac.digest, keys.first + salt, digest=shape.first)
         self._second = partial(hmac.digest, keys.second + salt, digest=shape.second)
-        self._known: dict[str, int] = {}
+        self._masks: dict[str, int] = {}
 
     def positions(self, ngram: str) -> tuple[int, ...]:
         """Return the bits that an n-gram sets: ``(f + i * g) mod l`` for i in 1..k."""
-        told = ngram.encode()
-        start = int.from_bytes(self._first(told))
-        step = int.from_bytes(self._second(told))
+        data = ngram.encode()
+        start = int.from_bytes(self._first(data))
+        step = int.from_bytes(self._second(data))
         bits, hashes = self.shape.bits, self.shape.hashes
         return tuple([(start + number * step) % bits for number in range(1, hashes + 1)])
 
@@ -93,18 +93,18 @@ class Clk:
         Returns:
             The array as a number: position 0 is its highest bit, of `shape.bits`.
         """
-        size, known = self.shape.ngram, self._known
+        size, masks = self.shape.ngram, self._masks
         record = 0
         for value in values:
             for ngram in ngrams(value, size):
-                mask = known.get(ngram)
+                mask = masks.get(ngram)
                 record |= self._mask(ngram) if mask is None else mask
         return record
 
     def _mask(self, ngram: str) -> int:
         mask = mask_of(self.positions(ngram), self.shape.bits)
-        if len(self._known) < _MOST_REMEMBERED:
-            self._known[ngram] = mask
+        if len(self._masks) < _MOST_REMEMBERED:
+            self._masks[ngram] = mask
         return mask
 
 

@@ -2,12 +2,13 @@
 
 See docs/papers/pprl.md, 2.4.
 
-Block pairs in which no two records can be alike by length make no task. A task is one block against
-a few others, of about as many pairs as every other task whatever the cardinalities' distribution;
-tasks go out in waves of a few seconds, the heaviest first, and their matches come back to the
+Pairs of blocks in which no two records can be alike by length make no task. A task is one block
+against a few others, of about as many pairs as every other task whatever the cardinalities'
+distribution. Tasks are sent in batches of a few seconds, the heaviest first, and their matches come
+back to the
 driver: matches are few, or the threshold is of no use.
 
-Where a GPU is used, all blocks of a wave go to one process, which holds it (`gpu.wave`).
+Where a GPU is used, all blocks of a batch go to one process, which holds it (`gpu.batch`).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.gpu import uses_gpu
-from spark_jobs.linkage.private.blocks import Block, Comparison, Tally
-from spark_jobs.linkage.private.gpu.task_batch import compared_together
-from spark_jobs.linkage.private.matches import MATCHES, RESULT_DDL, Named, told
+from spark_jobs.linkage.private.blocks import BlockComparison, RecordBlock, Tally
+from spark_jobs.linkage.private.gpu.task_batch import compare_batch
+from spark_jobs.linkage.private.matches import MATCHES, RESULT_DDL, NamedBlock, to_record_batch
 from spark_jobs.linkage.private.vectors import Order, cardinalities, unpacked
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.slots import slots_of
@@ -40,10 +41,10 @@ _TASK_PAIRS: Final = 2**29
 """About a second of a core."""
 
 _TASKS_AT_ONCE: Final = 3
-"""Of each core in a wave."""
+"""Of each core in a batch."""
 
 _TIMES_ON_GPU: Final = 4
-"""So many more, where a GPU does most of them: a wave of its own takes a second to send."""
+"""Factor for a batch that a GPU does most of: sending one takes a second."""
 
 _MOST_MATCHES: Final = 20_000_000
 _ROWS_OF_A_PARTITION: Final = 8 * BLOCK
@@ -101,8 +102,8 @@ def blocks_of(records: DataFrame, order: Order, rows: int) -> DataFrame:
     schema = "party int, id string, size int, words binary"
     rewritten = records.mapInArrow(lambda batches: _rewritten(batches, order), schema)
     keys = ["party", "size", "id"]
-    parts = -(-rows // _ROWS_OF_A_PARTITION)
-    sorted_ = rewritten.repartitionByRange(parts, *keys).sortWithinPartitions(*keys)
+    partitions = -(-rows // _ROWS_OF_A_PARTITION)
+    sorted_ = rewritten.repartitionByRange(partitions, *keys).sortWithinPartitions(*keys)
     words, most = order.words, BLOCK
     return sorted_.mapInArrow(lambda batches: _cut(batches, words, most), _BLOCKS_DDL)
 
@@ -138,8 +139,8 @@ def _cut(batches: Iterable[pa.RecordBatch], words: int, most: int) -> Iterator[p
 def _block(rows: Sequence[tuple[int, str, bytes]], words: int) -> pa.RecordBatch:
     rows = sorted(rows, key=lambda row: row[1])
     flat = np.frombuffer(b"".join([row[2] for row in rows]), dtype=np.uint64)
-    block, places = Block.of(flat.reshape(len(rows), words))
-    ids = [rows[place][1] for place in places]
+    block, order = RecordBlock.of(flat.reshape(len(rows), words))
+    ids = [rows[place][1] for place in order]
     party = rows[0][0]
     low, high = int(block.sizes[0]), int(block.sizes[-1])
     cells = (f"{party} {ids[0]}", party, len(ids), low, high, ids)
@@ -151,13 +152,13 @@ def _block(rows: Sequence[tuple[int, str, bytes]], words: int) -> pa.RecordBatch
 
 
 def spans_of(blocks: DataFrame) -> list[BlockSpan]:
-    """Say what blocks there are, in a stable order."""
+    """List the blocks in a stable order."""
     rows = blocks.select("block", "party", "records", "low", "high").collect()
     spans = [BlockSpan(*row) for row in rows]
     return sorted(spans, key=lambda span: (span.party, span.low, span.high, span.block))
 
 
-def tasks_between(spans: Sequence[BlockSpan], comparison: Comparison) -> list[Task]:
+def tasks_between(spans: Sequence[BlockSpan], comparison: BlockComparison) -> list[Task]:
     """Pair the blocks of owners that may hold similar records, the heaviest task first."""
     limits = comparison.limits
     tasks: list[Task] = []
@@ -166,34 +167,34 @@ def tasks_between(spans: Sequence[BlockSpan], comparison: Comparison) -> list[Ta
         for left in (span for span in spans if span.party == party):
             low, high = limits.low[left.low], limits.high[left.high]
             near = [right for right in rights if right.high >= low and right.low <= high]
-            tasks += [Task(left, part) for part in _parts(left, near)]
+            tasks += [Task(left, group) for group in _groups(left, near)]
     return sorted(tasks, key=lambda task: -task.pairs)
 
 
-def _parts(left: BlockSpan, rights: Sequence[BlockSpan]) -> Iterator[tuple[BlockSpan, ...]]:
-    part: list[BlockSpan] = []
+def _groups(left: BlockSpan, rights: Sequence[BlockSpan]) -> Iterator[tuple[BlockSpan, ...]]:
+    group: list[BlockSpan] = []
     for right in rights:
-        if part and left.records * sum(r.records for r in [*part, right]) > _TASK_PAIRS:
-            yield tuple(part)
-            part = []
-        part.append(right)
-    if part:
-        yield tuple(part)
+        if group and left.records * sum(r.records for r in [*group, right]) > _TASK_PAIRS:
+            yield tuple(group)
+            group = []
+        group.append(right)
+    if group:
+        yield tuple(group)
 
 
 def compared(
     blocks: DataFrame,
     tasks: Sequence[Task],
-    comparison: Comparison,
+    comparison: BlockComparison,
     progress: Callable[[int, int], None],
 ) -> tuple[pa.Table, Tally]:
-    """Do all tasks.
+    """Compare the blocks of all tasks.
 
     Args:
         blocks: All blocks that they name.
         tasks: Which are compared.
         comparison: How.
-        progress: Told how many tasks are done, of how many; may raise to end it.
+        progress: Called with the tasks done, and how many there are; may raise to end it.
 
     Returns:
         The matches (`MATCHES`), and how many pairs were left when.
@@ -204,65 +205,71 @@ def compared(
     cores = slots_of(blocks.sparkSession)
     together = comparison.by_length and uses_gpu(blocks.sparkSession)
     at_once = cores * _TASKS_AT_ONCE * (_TIMES_ON_GPU if together else 1)
-    parts, tally, count = [MATCHES.empty_table()], Tally(), 0
+    tables, tally, count = [MATCHES.empty_table()], Tally(), 0
     for first in range(0, len(tasks), at_once):
         progress(first, len(tasks))
-        wave = tasks[first : first + at_once]
+        batch = tasks[first : first + at_once]
         if together:
-            found = _wave_together(blocks, wave, comparison, cores)
+            result = _compare_in_one_process(blocks, batch, comparison, cores)
         else:
-            found = _wave(blocks, wave, comparison, min(cores, len(wave)))
-        tallied, before = pc.is_valid(found["tally"]), tally.on_gpu
-        for counted in found.filter(tallied)["tally"].to_pylist():
+            result = _compare_on_cores(blocks, batch, comparison, min(cores, len(batch)))
+        tallied, before = pc.is_valid(result["tally"]), tally.on_gpu
+        for counted in result.filter(tallied)["tally"].to_pylist():
             tally.add(Tally(*counted))
-        together = together and tally.on_gpu > before  # one that has failed is not asked again
-        parts.append(found.filter(pc.invert(tallied)).select(MATCHES.names).cast(MATCHES))
-        count += len(parts[-1])
+        together = together and tally.on_gpu > before  # a GPU that has failed is not used again
+        tables.append(result.filter(pc.invert(tallied)).select(MATCHES.names).cast(MATCHES))
+        count += len(tables[-1])
         if count > _MOST_MATCHES:
             raise InputUnfit(f"There are more than {_MOST_MATCHES:,} matches: raise the threshold.")
     progress(len(tasks), len(tasks))
-    return pa.concat_tables(parts), tally
+    return pa.concat_tables(tables), tally
 
 
-def _wave(blocks: DataFrame, tasks: Sequence[Task], comparison: Comparison, slots: int) -> pa.Table:
+def _compare_on_cores(
+    blocks: DataFrame, tasks: Sequence[Task], comparison: BlockComparison, slots: int
+) -> pa.Table:
     rows = [
         (span.block, number % slots, number, role)
         for number, task in enumerate(tasks)
         for role, span in enumerate((task.left, *task.rights))
     ]
-    placed = blocks.sparkSession.createDataFrame(rows, "block string, slot int, task int, role int")
-    needed = _needed(blocks, placed)
+    assignment = blocks.sparkSession.createDataFrame(
+        rows, "block string, slot int, task int, role int"
+    )
+    needed = _needed(blocks, assignment)
     sent = needed.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
     return sent.mapInArrow(lambda batches: _done(batches, comparison), RESULT_DDL).toArrow()
 
 
-def _needed(blocks: DataFrame, placed: DataFrame) -> DataFrame:
-    kept = blocks.select("block", "party", "ids", "ranks", "words")
-    return kept.join(f.broadcast(placed), "block")
+def _needed(blocks: DataFrame, assignment: DataFrame) -> DataFrame:
+    columns = blocks.select("block", "party", "ids", "ranks", "words")
+    return columns.join(f.broadcast(assignment), "block")
 
 
-def _wave_together(
-    blocks: DataFrame, tasks: Sequence[Task], comparison: Comparison, cores: int
+def _compare_in_one_process(
+    blocks: DataFrame, tasks: Sequence[Task], comparison: BlockComparison, cores: int
 ) -> pa.Table:
     """Do tasks in one process, with the GPU and all cores; each block is sent once."""
     ordered = sorted(tasks, key=lambda task: (task.left.party, task.left.low, task.left.block))
     pairs = [(task.left.block, right.block) for task in ordered for right in task.rights]
     names = sorted({name for pair in pairs for name in pair})
-    placed = blocks.sparkSession.createDataFrame([(name,) for name in names], "block string")
-    sent = _needed(blocks, placed).coalesce(1)
+    assignment = blocks.sparkSession.createDataFrame([(name,) for name in names], "block string")
+    sent = _needed(blocks, assignment).coalesce(1)
     return sent.mapInArrow(
-        lambda batches: compared_together(batches, comparison, pairs, cores), RESULT_DDL
+        lambda batches: compare_batch(batches, comparison, pairs, cores), RESULT_DDL
     ).toArrow()
 
 
-def _done(batches: Iterable[pa.RecordBatch], comparison: Comparison) -> Iterator[pa.RecordBatch]:
+def _done(
+    batches: Iterable[pa.RecordBatch], comparison: BlockComparison
+) -> Iterator[pa.RecordBatch]:
     """Compare the first block of each task with those that follow it."""
-    left: Named | None = None
+    left: NamedBlock | None = None
     for batch in batches:
         for row in batch.to_pylist():
-            named = Named.of(row, len(comparison.telling))
+            named = NamedBlock.of(row, len(comparison.by_selectivity))
             if row["role"] == 0:
                 left = named
             else:
                 assert left is not None
-                yield told(left, named, comparison.compare(left.block, named.block))
+                yield to_record_batch(left, named, comparison.compare(left.block, named.block))

@@ -6,7 +6,7 @@ shared so far plus the smaller rest of both; a tile in which no pair can reach t
 left. That is the position filter (docs/papers/pprl.md, 2.2) with a fixed cut instead of the
 prefixes'.
 
-All numbers are whole. What is found equals brute force: the tests compare every combination.
+All numbers are whole. What is matches equals brute force: the tests compare every combination.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["TILE", "Bounds", "Rows", "Tiles", "best", "beyond"]
 TILE: Final = 64
 """Records of a tile."""
 
-_FEW: Final = 8
+_FEW_PAIRS: Final = 8
 """Pairs of a tile from which on it is dearer to finish them one by one."""
 
 
@@ -72,7 +72,9 @@ class Bounds(NamedTuple):
 
 
 @compiled
-def _scan(record: Any, rest: Any, tile: Any, rests: Any, least: int, seen: Any) -> tuple[int, int]:
+def _scan(
+    record: Any, rest: Any, tile: Any, rests: Any, least: int, overlaps: Any
+) -> tuple[int, int]:
     """Count common bits group by group until few pairs are left that can reach the least overlap.
 
     Args:
@@ -81,7 +83,7 @@ def _scan(record: Any, rest: Any, tile: Any, rests: Any, least: int, seen: Any) 
         tile: Words x 64 records.
         rests: Groups x 64: their set bits after each group.
         least: The least overlap.
-        seen: Where the common bits of each pair go.
+        overlaps: Where the common bits of each pair go.
 
     Returns:
         How many groups were counted, and how many pairs are left.
@@ -91,17 +93,17 @@ def _scan(record: Any, rest: Any, tile: Any, rests: Any, least: int, seen: Any) 
     for j in range(TILE):  # the first group by itself: most pairs end here
         common = set_bits(w0 & tile[0, j]) + set_bits(w1 & tile[1, j])
         common += set_bits(w2 & tile[2, j]) + set_bits(w3 & tile[3, j])
-        seen[j] = common
+        overlaps[j] = common
         left += common + min(own, rests[0, j]) >= least
     group = 1
-    while left > _FEW and group < len(rest):
+    while left > _FEW_PAIRS and group < len(rest):
         at, own, left = group * GROUP, rest[group], 0
         w0, w1, w2, w3 = record[at], record[at + 1], record[at + 2], record[at + 3]
         for j in range(TILE):
             common = set_bits(w0 & tile[at, j]) + set_bits(w1 & tile[at + 1, j])
             common += set_bits(w2 & tile[at + 2, j]) + set_bits(w3 & tile[at + 3, j])
-            seen[j] += common
-            left += seen[j] + min(own, rests[group, j]) >= least
+            overlaps[j] += common
+            left += overlaps[j] + min(own, rests[group, j]) >= least
         group += 1
     return group, left
 
@@ -115,7 +117,9 @@ def _finished(record: Any, tile: Any, j: int, groups: int, common: int) -> int:
 
 
 @compiled
-def beyond(rows: Any, tiles: Any, bounds: Any, begin: Any, found: Any) -> tuple[int, int, int, int]:
+def beyond(
+    rows: Any, tiles: Any, bounds: Any, begin: Any, matches: Any
+) -> tuple[int, int, int, int]:
     """Find the pairs whose overlap is the least one or more.
 
     Args:
@@ -123,13 +127,13 @@ def beyond(rows: Any, tiles: Any, bounds: Any, begin: Any, found: Any) -> tuple[
         tiles: Others.
         bounds: What is asked of them.
         begin: Tile and record to go on from.
-        found: Where pairs go: record, other, overlap.
+        matches: Where pairs go: record, other, overlap.
 
     Returns:
         Pairs found, pairs whose overlap was counted whole, and where to go on: the number of tiles
-        if nothing is left, otherwise `found` is full.
+        if nothing is left, otherwise `matches` is full.
     """
-    seen = np.empty(TILE, dtype=np.int64)
+    overlaps = np.empty(TILE, dtype=np.int64)
     count = whole = 0
     for t in range(begin[0], len(tiles.words)):
         tile, rests, sizes = tiles.words[t], tiles.rests[t], tiles.sizes[t]
@@ -137,81 +141,87 @@ def beyond(rows: Any, tiles: Any, bounds: Any, begin: Any, found: Any) -> tuple[
         if t == begin[0]:
             first = max(first, begin[1])
         for i in range(first, bounds.high[sizes[TILE - 1]]):
-            if count + TILE > len(found):
+            if count + TILE > len(matches):
                 return count, whole, t, i
             least = bounds.overlap[rows.sizes[i] + sizes[0]]
-            groups, left = _scan(rows.words[i], rows.rests[i], tile, rests, least, seen)
+            groups, left = _scan(rows.words[i], rows.rests[i], tile, rests, least, overlaps)
             if left == 0:
                 continue
             for j in range(TILE):
-                if seen[j] + min(rows.rests[i, groups - 1], rests[groups - 1, j]) < least:
+                if overlaps[j] + min(rows.rests[i, groups - 1], rests[groups - 1, j]) < least:
                     continue
                 whole += 1
-                common = _finished(rows.words[i], tile, j, groups, seen[j])
+                common = _finished(rows.words[i], tile, j, groups, overlaps[j])
                 if common >= bounds.overlap[rows.sizes[i] + sizes[j]]:
-                    found[count, 0], found[count, 1], found[count, 2] = i, t * TILE + j, common
+                    matches[count, 0], matches[count, 1], matches[count, 2] = (
+                        i,
+                        t * TILE + j,
+                        common,
+                    )
                     count += 1
     return count, whole, len(tiles.words), 0
 
 
 @compiled
-def _less_alike(common: int, union: int, rank: int, kept: Any) -> bool:
-    """Whether a pair comes behind one that was kept: by similarity, then by the other's rank."""
-    ours: int = common * kept[2]
-    theirs: int = kept[1] * union
-    later: bool = rank > kept[3]
+def _less_alike(common: int, union: int, rank: int, partners: Any) -> bool:
+    """Whether a pair comes behind one of the partners: by similarity, then by the other's rank."""
+    ours: int = common * partners[2]
+    theirs: int = partners[1] * union
+    later: bool = rank > partners[3]
     return ours < theirs or (ours == theirs and later)
 
 
 @compiled
-def _keep(kept: Any, other: int, common: int, union: int, rank: int) -> None:
+def _keep(partners: Any, other: int, common: int, union: int, rank: int) -> None:
     """Put a pair among the best of a record, the last of which it replaces."""
-    at = len(kept) - 1
-    while at > 0 and (kept[at - 1, 2] == 0 or not _less_alike(common, union, rank, kept[at - 1])):
-        kept[at] = kept[at - 1]
+    at = len(partners) - 1
+    while at > 0 and (
+        partners[at - 1, 2] == 0 or not _less_alike(common, union, rank, partners[at - 1])
+    ):
+        partners[at] = partners[at - 1]
         at -= 1
-    kept[at, 0], kept[at, 1], kept[at, 2], kept[at, 3] = other, common, union, rank
+    partners[at, 0], partners[at, 1], partners[at, 2], partners[at, 3] = other, common, union, rank
 
 
 @compiled
-def _offer(kept: Any, other: int, common: int, union: int, rank: int) -> None:
+def _offer(partners: Any, other: int, common: int, union: int, rank: int) -> None:
     """Keep a pair if it is among the best."""
-    last = kept[len(kept) - 1]
+    last = partners[len(partners) - 1]
     if last[2] == 0 or not _less_alike(common, union, rank, last):
-        _keep(kept, other, common, union, rank)
+        _keep(partners, other, common, union, rank)
 
 
 @compiled
-def best(rows: Any, tiles: Any, bounds: Any, kept: Any) -> int:
+def best(rows: Any, tiles: Any, bounds: Any, partners: Any) -> int:
     """Find the best partners of each record among those whose overlap is the least one or more.
 
     Args:
         rows: Records.
         tiles: Others.
         bounds: What is asked of them.
-        kept: Records x partners x (other, overlap, union, rank); a union of 0 means no partner.
+        partners: Records x partners x (other, overlap, union, rank); a union of 0 means no partner.
 
     Returns:
         Pairs whose overlap was counted whole.
     """
-    seen = np.empty(TILE, dtype=np.int64)
+    overlaps = np.empty(TILE, dtype=np.int64)
     whole = 0
     for t in range(len(tiles.words)):
         tile, rests, sizes = tiles.words[t], tiles.rests[t], tiles.sizes[t]
         for i in range(bounds.low[sizes[0]], bounds.high[sizes[TILE - 1]]):
             total = rows.sizes[i] + sizes[0]
-            least, last = bounds.overlap[total], kept[i, kept.shape[1] - 1]
+            least, last = bounds.overlap[total], partners[i, partners.shape[1] - 1]
             if last[2] > 0:  # the same similarity asks for overlap / (overlap + union) of the sum
                 least = max(least, -(-last[1] * total // (last[1] + last[2])))
-            groups, left = _scan(rows.words[i], rows.rests[i], tile, rests, least, seen)
+            groups, left = _scan(rows.words[i], rows.rests[i], tile, rests, least, overlaps)
             if left == 0:
                 continue
             for j in range(TILE):
-                if seen[j] + min(rows.rests[i, groups - 1], rests[groups - 1, j]) < least:
+                if overlaps[j] + min(rows.rests[i, groups - 1], rests[groups - 1, j]) < least:
                     continue
                 whole += 1
-                common = _finished(rows.words[i], tile, j, groups, seen[j])
+                common = _finished(rows.words[i], tile, j, groups, overlaps[j])
                 total = rows.sizes[i] + sizes[j]
                 if common >= bounds.overlap[total]:
-                    _offer(kept[i], t * TILE + j, common, total - common, tiles.ranks[t, j])
+                    _offer(partners[i], t * TILE + j, common, total - common, tiles.ranks[t, j])
     return whole

@@ -29,8 +29,8 @@ def read_keys(path: Path) -> Keys:
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise BadKeyFile(f"Others may read {path}: chmod 600 {path}")
-        told = json.loads(path.read_text())
-        keys = Keys(bytes.fromhex(told["first"]), bytes.fromhex(told["second"]))
+        members = json.loads(path.read_text())
+        keys = Keys(bytes.fromhex(members["first"]), bytes.fromhex(members["second"]))
     except FileNotFoundError:
         raise BadKeyFile(f"There is no {path}; --new-keys makes one.") from None
     except (OSError, ValueError, TypeError, KeyError):
@@ -47,10 +47,10 @@ def make_keys(path: Path) -> None:
     Raises:
         BadKeyFile: The file is there, or cannot be written.
     """
-    told = {name: secrets.token_hex(_BYTES) for name in ("first", "second")}
+    members = {name: secrets.token_hex(_BYTES) for name in ("first", "second")}
     try:
         path.touch(mode=0o600, exist_ok=False)
-        path.write_text(json.dumps(told) + "\n")
+        path.write_text(json.dumps(members) + "\n")
     except FileExistsError:
         raise BadKeyFile(f"{path} is there already.") from None
     except OSError as error:

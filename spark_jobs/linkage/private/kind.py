@@ -101,9 +101,9 @@ def _pairs_by_size(spec: PrivateSpec, sizes: list[Any]) -> list[Block]:
     """Count the pairs that the length filter leaves, by the left record's cardinality."""
     import numpy as np  # noqa: PLC0415 - beside what needs Spark
 
-    from spark_jobs.linkage.private.limits import Limits  # noqa: PLC0415 - compiles with numba
+    from spark_jobs.linkage.private.limits import ThresholdTables  # noqa: PLC0415 - compiles with numba
 
-    limits = Limits.of(spec.threshold, len(sizes[0]) - 1, length=spec.filters.length)
+    limits = ThresholdTables.of(spec.threshold, len(sizes[0]) - 1, length=spec.filters.length)
     blocks = []
     for left, right in combinations(range(len(sizes)), 2):
         up_to = np.concatenate(([0], np.cumsum(sizes[right])))

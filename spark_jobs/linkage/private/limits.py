@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from spark_jobs.linkage.private.reference import least_overlap, prefix_length
 
-__all__ = ["Limits"]
+__all__ = ["ThresholdTables"]
 
 Numbers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ThresholdTables:
     """Tables for one threshold and one length of arrays.
 
     Attributes:
@@ -36,7 +36,7 @@ class Limits:
     prefix: Numbers
 
     @classmethod
-    def of(cls, threshold: Fraction, bits: int, *, length: bool = True) -> Limits:
+    def of(cls, threshold: Fraction, bits: int, *, length: bool = True) -> ThresholdTables:
         """Make the tables.
 
         Args:

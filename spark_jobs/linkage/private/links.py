@@ -6,8 +6,8 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from spark_jobs.linkage.private.blocks import Comparison
-from spark_jobs.linkage.private.limits import Limits
+from spark_jobs.linkage.private.blocks import BlockComparison
+from spark_jobs.linkage.private.limits import ThresholdTables
 from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.vectors import Order
 
@@ -22,10 +22,12 @@ def order_in(frequencies: DataFrame, records: int) -> Order:
     return Order(np.array([row["frequency"] for row in rows], dtype=np.int64).sum(axis=0), records)
 
 
-def comparison_of(spec: PrivateSpec, order: Order) -> Comparison:
+def comparison_of(spec: PrivateSpec, order: Order) -> BlockComparison:
     """Return how blocks in an order are compared."""
-    limits = Limits.of(spec.threshold, order.words * _WORD_BITS, length=spec.filters.length)
-    return Comparison(limits, order.telling, spec.filters, spec.top_k)
+    limits = ThresholdTables.of(
+        spec.threshold, order.words * _WORD_BITS, length=spec.filters.length
+    )
+    return BlockComparison(limits, order.by_selectivity, spec.filters, spec.top_k)
 
 
 def linked(matches: DataFrame, names: list[str], top_k: int | None) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What a task of comparing takes and gives: blocks with the ids of their records, and matches."""
+"""Matches of blocks as Arrow tables, and blocks with the ids of their records."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.linkage.private.blocks import Block, Compared
+from spark_jobs.linkage.private.blocks import BlockMatches, RecordBlock
 from spark_jobs.linkage.private.vectors import Words, cardinalities
 
-__all__ = ["FOUND", "MATCHES", "RESULT_DDL", "Named", "told"]
+__all__ = ["MATCHES", "RESULT", "RESULT_DDL", "NamedBlock", "to_record_batch"]
 
 MATCHES: Final = pa.schema(
     [
@@ -25,7 +25,7 @@ MATCHES: Final = pa.schema(
 )
 """What comes of comparing: two owners, two ids, and how many bits they share and have at all."""
 
-FOUND: Final = pa.schema([*MATCHES, ("tally", pa.list_(pa.int64()))])
+RESULT: Final = pa.schema([*MATCHES, ("tally", pa.list_(pa.int64()))])
 """What a task gives: matches, and in rows of their own what was counted."""
 
 RESULT_DDL: Final = (
@@ -35,23 +35,23 @@ RESULT_DDL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedBlock:
     """A block, whose it is, and the ids of its records."""
 
-    block: Block
+    block: RecordBlock
     party: int
     ids: pa.Array
 
     @classmethod
-    def of(cls, row: dict[str, object], words: int) -> Named:
+    def of(cls, row: dict[str, object], words: int) -> NamedBlock:
         """Take a row of blocks, the records of which have so many words."""
         flat: Words = np.frombuffer(row["words"], dtype=np.uint64).reshape(-1, words)  # type: ignore[call-overload]  # a cell of Arrow
         ranks = np.frombuffer(row["ranks"], dtype=np.int64)  # type: ignore[call-overload]  # as above
         ids = pa.array(row["ids"], pa.string())
-        return cls(Block(flat, cardinalities(flat), ranks), int(str(row["party"])), ids)
+        return cls(RecordBlock(flat, cardinalities(flat), ranks), int(str(row["party"])), ids)
 
 
-def told(left: Named, right: Named, done: Compared) -> pa.RecordBatch:
+def to_record_batch(left: NamedBlock, right: NamedBlock, done: BlockMatches) -> pa.RecordBatch:
     """Name the records that two blocks have in common; the last row is the tally."""
     i, j, overlap = done.pairs.T
     union = left.block.sizes[i] + right.block.sizes[j] - overlap
@@ -64,12 +64,12 @@ def told(left: Named, right: Named, done: Compared) -> pa.RecordBatch:
             right.ids.take(pa.array(j)),
             pa.array(overlap, pa.int64()),
             pa.array(union, pa.int64()),
-            pa.nulls(count, FOUND.field("tally").type),
+            pa.nulls(count, RESULT.field("tally").type),
         ],
-        schema=FOUND,
+        schema=RESULT,
     )
     nothing = [pa.nulls(1, each.type) for each in MATCHES]
     last = pa.record_batch(
-        [*nothing, pa.array([astuple(done.tally)], FOUND.field("tally").type)], schema=FOUND
+        [*nothing, pa.array([astuple(done.tally)], RESULT.field("tally").type)], schema=RESULT
     )
     return pa.concat_batches([matches, last])

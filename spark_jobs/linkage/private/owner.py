@@ -1,4 +1,4 @@
-"""The data owner's side: a file of people becomes one of ids and encodings, or nothing does."""
+"""Encodes a file of people for their owner: a file of ids and encodings, or none at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST_FIELD: Final = 2**20
 Row: TypeAlias = tuple[str, tuple[str, ...], str]
 """Id, values of the linkage fields, value of the salt field."""
 
-Told: TypeAlias = Callable[[int], None]
+ProgressCallback: TypeAlias = Callable[[int], None]
 
 
 class BadRecords(Exception):
@@ -65,7 +65,9 @@ class Encoding:
         return hardened_bits(self.shape.bits, self.hardening)
 
 
-def encode_file(source: Path, target: Path, encoding: Encoding, keys: Keys, told: Told) -> int:
+def encode_file(
+    source: Path, target: Path, encoding: Encoding, keys: Keys, on_progress: ProgressCallback
+) -> int:
     """Encode CSV or NDJSON (by suffix) to CSV or NDJSON: columns ``id`` and ``clk``, base64.
 
     Args:
@@ -73,7 +75,7 @@ def encode_file(source: Path, target: Path, encoding: Encoding, keys: Keys, told
         target: Ids and encodings.
         encoding: What is encoded, and how.
         keys: The owners' secrets.
-        told: Told how many more records are done.
+        on_progress: Called with the number of further records that are done.
 
     Returns:
         The number of records.
@@ -84,11 +86,11 @@ def encode_file(source: Path, target: Path, encoding: Encoding, keys: Keys, told
         OSError: A file cannot be read or written.
     """
     count = 0
-    with _rows(source, encoding) as rows, _written(target) as write:
+    with _rows(source, encoding) as rows, _atomic_writer(target) as write:
         for done in _encoded(rows, encoding, keys):
             write(done)
             count += len(done)
-            told(len(done))
+            on_progress(len(done))
         if not count:
             raise BadRecords(f"{source} has no records.")
     return count
@@ -102,14 +104,14 @@ class _Encoder:
         self._harden = harden(encoding.shape.bits, encoding.hardening, keys.first)
         self._bytes = -(-encoding.bits // 8)
         self._shift = self._bytes * 8 - encoding.bits
-        self._form: Callable[[str], str] = normalised if encoding.normalise else str
+        self._normalise: Callable[[str], str] = normalised if encoding.normalise else str
         self._salted: dict[str, Clk] = {}
 
     def encode(self, rows: Sequence[Row]) -> list[tuple[str, str]]:
         return [(id_, self._text(values, salt)) for id_, values, salt in rows]
 
     def _text(self, values: Sequence[str], salt: str) -> str:
-        record = self._clk(salt).encode([self._form(value) for value in values])
+        record = self._clk(salt).encode([self._normalise(value) for value in values])
         bits = self._harden(record) << self._shift
         return base64.b64encode(bits.to_bytes(self._bytes)).decode()
 
@@ -201,24 +203,24 @@ def _csv_lines(file: IO[str]) -> Iterator[dict[str, object]]:
 
 def _json_lines(file: IO[str]) -> Iterator[dict[str, object]]:
     for line in file:
-        told = json.loads(line)
-        if not isinstance(told, dict):
+        row = json.loads(line)
+        if not isinstance(row, dict):
             raise json.JSONDecodeError("an object is expected", line[:20], 0)
-        yield told
+        yield row
 
 
 @contextmanager
-def _written(target: Path) -> Iterator[Callable[[Iterable[tuple[str, str]]], None]]:
-    """Write beside the target, and put it in its place when all is there."""
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+def _atomic_writer(target: Path) -> Iterator[Callable[[Iterable[tuple[str, str]]], None]]:
+    """Write a temporary file, and rename it to the target when it is complete."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8", newline="") as file:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
             yield _writer(file, as_json=target.suffix in {".ndjson", ".jsonl"})
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(target)
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _writer(file: IO[str], *, as_json: bool) -> Callable[[Iterable[tuple[str, str]]], None]:

@@ -1,6 +1,6 @@
 """P4Join's own filters, each switchable, over rows of words: what its tables are repeated with.
 
-Slower than `kernel` where encodings are as dense as usual, as the paper found itself: prefixes of
+Slower than `kernel` where encodings are as dense as usual, as the paper matches itself: prefixes of
 sixty bits nearly always share one. It tells what each filter leaves (docs/papers/pprl.md, 2.2, O6).
 """
 
@@ -31,27 +31,27 @@ def prefixes(words: Any, sizes: Any, lengths: Any, heads: Any, ends: Any) -> Non
         ends: Where their last places go.
     """
     for i in range(len(words)):
-        wanted = lengths[sizes[i]]
+        missing = lengths[sizes[i]]
         for word in range(words.shape[1]):
-            here = set_bits(words[i, word])
-            if here < wanted:
+            count = set_bits(words[i, word])
+            if count < missing:
                 heads[i, word] = words[i, word]
-                wanted -= here
+                missing -= count
                 continue
             rest = words[i, word]
             for place in range(_LAST + 1):
                 bit = _ONE << np.uint64(_LAST - place)
                 if rest & bit:
                     heads[i, word] |= bit
-                    wanted -= 1
-                    if wanted == 0:
+                    missing -= 1
+                    if missing == 0:
                         ends[i] = word * (_LAST + 1) + place
                         break
             break
 
 
 @compiled
-def _behind(head: Any, place: int) -> int:
+def _count_behind(head: Any, place: int) -> int:
     """Count the set bits of a prefix behind a place."""
     word = place // (_LAST + 1)
     shift = np.uint64(_LAST - place % (_LAST + 1))
@@ -86,7 +86,7 @@ def filtered(
     by_prefix: bool,
     by_position: bool,
     begin: int,
-    found: Any,
+    matches: Any,
 ) -> tuple[int, int, int, int]:
     """Find the pairs whose overlap is the least one or more, sparing what the filters spare.
 
@@ -106,17 +106,17 @@ def filtered(
         by_prefix: Whether prefixes must share a bit.
         by_position: Whether the improved position filter is asked.
         begin: The record to go on from.
-        found: Where pairs go; room for all of one record's at least.
+        matches: Where pairs go; room for all of one record's at least.
 
     Returns:
-        Pairs found, pairs left by the prefix filter, pairs left by the position filter, and the
+        Pairs matches, pairs left by the prefix filter, pairs left by the position filter, and the
         record to go on from: the number of records if nothing is left.
     """
     count = after_prefix = after_position = 0
     for i in range(begin, len(words)):
         size = sizes[i]
         first, behind = low[size], high[size]
-        if count + behind - first > len(found):
+        if count + behind - first > len(matches):
             return count, after_prefix, after_position, i
         for j in range(first, behind):
             least = overlap[size + other_sizes[j]]
@@ -126,9 +126,9 @@ def filtered(
                     continue
                 after_prefix += 1
                 if by_position:
-                    rest = size - lengths[size] + _behind(heads[i], other_ends[j])
+                    rest = size - lengths[size] + _count_behind(heads[i], other_ends[j])
                     other = other_sizes[j]
-                    other_rest = other - lengths[other] + _behind(other_heads[j], ends[i])
+                    other_rest = other - lengths[other] + _count_behind(other_heads[j], ends[i])
                     if common + min(rest, other_rest) < least:
                         continue
             else:
@@ -136,6 +136,6 @@ def filtered(
             after_position += 1
             common = _shared(words[i], other_words[j])
             if common >= least:
-                found[count, 0], found[count, 1], found[count, 2] = i, j, common
+                matches[count, 0], matches[count, 1], matches[count, 2] = i, j, common
                 count += 1
     return count, after_prefix, after_position, len(words)

@@ -1,4 +1,4 @@
-"""Encoded records as frames: brought into one form, checked, and told about."""
+"""Encoded records as frames: normalised, checked and counted."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def united(inputs: Mapping[str, DataFrame], bits: str) -> DataFrame:
     Raises:
         InputUnfit: There is no column of encodings.
     """
-    frames = [_formed(name, n, frame, bits) for n, (name, frame) in enumerate(inputs.items())]
+    frames = [_normalised(name, n, frame, bits) for n, (name, frame) in enumerate(inputs.items())]
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
     return whole
 
 
-def _formed(name: str, number: int, frame: DataFrame, bits: str) -> DataFrame:
+def _normalised(name: str, number: int, frame: DataFrame, bits: str) -> DataFrame:
     kinds = {each.name: each.dataType for each in frame.schema.fields}
     for column in ("id", bits):
         if column not in kinds:
@@ -55,7 +55,7 @@ def checked(records: DataFrame, names: list[str]) -> dict[str, int]:
         InputUnfit: An input is empty, an id is missing or comes twice, an encoding is missing, has
             another length than the others, or has no bit set. Names the id.
     """
-    known = {row["party"]: row for row in _told_of(records).collect()}
+    known = {row["party"]: row for row in _statistics_of(records).collect()}
     lengths: dict[int, str] = {}
     for number, name in enumerate(names):
         row = known.get(number)
@@ -67,8 +67,8 @@ def checked(records: DataFrame, names: list[str]) -> dict[str, int]:
         for length, id_ in ((row["shortest"], row["short_id"]), (row["longest"], row["long_id"])):
             lengths.setdefault(length, f"{name}, id {id_!r}")
     if len(lengths) > 1:
-        told = "; ".join(f"{8 * length} bits: {where}" for length, where in lengths.items())
-        raise InputUnfit(f"The encodings are of different lengths. {told}.")
+        listed = "; ".join(f"{8 * length} bits: {where}" for length, where in lengths.items())
+        raise InputUnfit(f"The encodings are of different lengths. {listed}.")
     if max(lengths) > _MOST_BYTES:
         raise InputUnfit(f"The encodings are longer than {8 * _MOST_BYTES} bits.")
     twice = records.groupBy("party", "id").count().where("count > 1")
@@ -84,7 +84,7 @@ _REASONS: Final = {
 }
 
 
-def _told_of(records: DataFrame) -> DataFrame:
+def _statistics_of(records: DataFrame) -> DataFrame:
     bits, id_ = f.col("bits"), f.coalesce(f.col("id"), f.lit(""))
     length = f.length(bits)
     no_ones = f.ltrim(f.hex(bits), f.lit(_ZERO)) == ""

@@ -2,7 +2,7 @@
 
 See docs/papers/pprl.md, 2.2 and 2.3.
 
-What other implementations are compared with. Thresholds are fractions and all comparisons are made
+Other implementations are tested against it. Thresholds are fractions and all comparisons are made
 in whole numbers: in floating point ``t / (1 + t) * n`` is one too high often enough to lose pairs.
 """
 
@@ -155,7 +155,7 @@ def join(
         raise ValueError("A threshold is above 0, and 1 at most.")
     if not all(record.bits for record in records):
         raise ValueError("A record without any bit is like every other.")
-    told = counters or Counters()
+    counters = counters or Counters()
     order = order_of(records)
     prepared = sorted((_prepare(r, order, threshold) for r in records), key=lambda p: len(p.bits))
     waiting: dict[int, list[_Prepared]] = {}
@@ -163,11 +163,11 @@ def join(
         cardinality = len(own.bits)
         for length in list(waiting):
             candidates = [other for other in waiting[length] if _foreign(own, other)]
-            told.pairs += len(candidates)
+            counters.pairs += len(candidates)
             if filters.length and length < threshold * cardinality:
                 continue
-            told.after_length += len(candidates)
-            yield from _compared(own, candidates, threshold, filters, told)
+            counters.after_length += len(candidates)
+            yield from _compared(own, candidates, threshold, filters, counters)
         waiting.setdefault(cardinality, []).append(own)
 
 
@@ -185,19 +185,19 @@ def _compared(
     candidates: Sequence[_Prepared],
     threshold: Fraction,
     filters: Filters,
-    told: Counters,
+    counters: Counters,
 ) -> Iterator[Match]:
     for other in candidates:
         if filters.prefix and not set(own.prefix) & set(other.prefix):
             continue
-        told.after_prefix += 1
+        counters.after_prefix += 1
         prefixes = len(own.prefix), len(other.prefix)
         if filters.position and not exceeds_position(own.bits, other.bits, prefixes, threshold):
             continue
-        told.after_position += 1
+        counters.after_position += 1
         common = len(own.members & other.members)
         similarity = Fraction(common, len(own.bits) + len(other.bits) - common)
         if similarity >= threshold:
-            told.matches += 1
+            counters.matches += 1
             first, second = sorted((own.record, other.record), key=lambda r: r.source)
             yield Match(first.id, second.id, similarity)

@@ -53,7 +53,7 @@ class Order:
         return -(-len(self.frequency) // (_WORD_BITS * GROUP)) * GROUP
 
     @cached_property
-    def telling(self) -> Numbers:
+    def by_selectivity(self) -> Numbers:
         """The words in the order in which a kernel looks at them: those that tell most first.
 
         Two records differ at a position that a share p of them has set with probability

@@ -8,9 +8,9 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from spark_jobs.linkage.open.in_process.duck import connected, done_in_steps
+from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps
 from spark_jobs.linkage.open.in_process.settings import ROW
-from spark_jobs.linkage.open.in_process.tables import Given, given
+from spark_jobs.linkage.open.in_process.tables import DuckRecords, load_records
 from spark_jobs.linkage.open.spec import Comparison, OpenSpec
 from spark_jobs.runner.port import StageContext
 
@@ -19,13 +19,13 @@ __all__ = ["compared"]
 
 def compared(spec: OpenSpec, context: StageContext) -> DataFrame:
     """All pairs of all blocks, each once: ``l``, ``r`` (l < r), ``pattern`` and ``rarity``."""
-    with connected() as connection:
-        records = given(spec, context)
-        (table,) = done_in_steps(context, connection, [lambda duck: _pairs(records, duck)])
+    with in_memory_database() as connection:
+        records = load_records(spec, context)
+        (table,) = run_steps(context, connection, [lambda duck: _pairs(records, duck)])
     return context.spark.createDataFrame(table)
 
 
-def _pairs(records: Given, duck: duckdb.DuckDBPyConnection) -> pa.Table:
+def _pairs(records: DuckRecords, duck: duckdb.DuckDBPyConnection) -> pa.Table:
     """Splink weighs pairs too, by a model that nobody has fitted yet: that is not looked at."""
     predicted = records.linker(duck).inference.predict()
     columns = ", ".join(_columns(records.spec))

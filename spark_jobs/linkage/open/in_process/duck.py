@@ -1,7 +1,7 @@
-"""A DuckDB of a stage, in memory: what it is given, and how it is stopped.
+"""A DuckDB in memory for one stage, which can be interrupted.
 
-It sees the tables that it is given, and neither files nor the network. Each piece of work is done
-in a thread of its own while the stage looks whether the run is to end. An interruption between two
+It sees the tables that are registered, and neither files nor the network. Each step runs
+in a thread of its own while the stage checks whether the run is to end. An interruption between two
 queries hits neither, so it is repeated until the work has ended.
 """
 
@@ -19,22 +19,22 @@ from splink import DuckDBAPI
 
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["Step", "connected", "done_in_steps", "splink_api"]
+__all__ = ["Step", "in_memory_database", "run_steps", "splink_api"]
 
 _LOOK_S: Final = 0.2
 _MEMORY: Final = "50%"  # the other half is for Spark
 
-AnswerT = TypeVar("AnswerT")
-Step: TypeAlias = Callable[[duckdb.DuckDBPyConnection], AnswerT]
+ResultT = TypeVar("ResultT")
+Step: TypeAlias = Callable[[duckdb.DuckDBPyConnection], ResultT]
 
 
 @contextmanager
-def connected() -> Iterator[duckdb.DuckDBPyConnection]:
+def in_memory_database() -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that is gone when the block ends."""
     with TemporaryDirectory(prefix="portolan-duckdb-") as spilled:
         closed = {"enable_external_access": "false", "autoload_known_extensions": "false"}
-        room = {"temp_directory": spilled, "memory_limit": _MEMORY}
-        connection = duckdb.connect(":memory:", config={**closed, **room})
+        limits = {"temp_directory": spilled, "memory_limit": _MEMORY}
+        connection = duckdb.connect(":memory:", config={**closed, **limits})
         try:
             yield connection
         finally:
@@ -42,34 +42,34 @@ def connected() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def splink_api(connection: duckdb.DuckDBPyConnection) -> DuckDBAPI:
-    """Splink's view of a database; it tells errors only, for nobody reads its advice here."""
+    """Splink's view of a database; it logs errors only."""
     logging.getLogger("splink").setLevel(logging.ERROR)
     return DuckDBAPI(connection)
 
 
-def done_in_steps(
-    context: StageContext, connection: duckdb.DuckDBPyConnection, steps: Sequence[Step[AnswerT]]
-) -> list[AnswerT]:
-    """Do one step after the other; what they answer.
+def run_steps(
+    context: StageContext, connection: duckdb.DuckDBPyConnection, steps: Sequence[Step[ResultT]]
+) -> list[ResultT]:
+    """Run steps one after the other; return their results.
 
     Raises:
         RunCancelled: The run is to end; nothing is under way any more.
     """
-    answers = []
+    results = []
     with ThreadPoolExecutor(1, "duckdb") as thread:
         for number, step in enumerate(steps):
-            doing = thread.submit(step, connection)
+            future = thread.submit(step, connection)
             try:
-                while not wait([doing], _LOOK_S).done:
+                while not wait([future], _LOOK_S).done:
                     context.progress(number, len(steps))
             finally:
-                _stop(doing, connection)
-            answers.append(doing.result())
+                _stop(future, connection)
+            results.append(future.result())
     context.progress(len(steps), len(steps))
-    return answers
+    return results
 
 
-def _stop(doing: Future[AnswerT], connection: duckdb.DuckDBPyConnection) -> None:
-    while not doing.done():
+def _stop(future: Future[ResultT], connection: duckdb.DuckDBPyConnection) -> None:
+    while not future.done():
         connection.interrupt()
-        wait([doing], _LOOK_S)
+        wait([future], _LOOK_S)

@@ -13,15 +13,19 @@ from splink import Linker
 
 from spark_jobs.linkage.open.in_process.duck import splink_api
 from spark_jobs.linkage.open.in_process.settings import ROW, settings
-from spark_jobs.linkage.open.non_ascii import FREE, non_ascii_characters, spelled
+from spark_jobs.linkage.open.non_ascii import (
+    SPARE_CODES,
+    compared_by_spelling,
+    non_ascii_characters,
+)
 from spark_jobs.linkage.open.spec import Measure, OpenSpec
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["Given", "given", "shown"]
+__all__ = ["DuckRecords", "comparison_columns", "load_records"]
 
 
-def shown(records: DataFrame, spec: OpenSpec) -> DataFrame:
-    """What is needed of prepared records: rows, sources, keys, and what is compared."""
+def comparison_columns(records: DataFrame, spec: OpenSpec) -> DataFrame:
+    """Select what Splink needs of prepared records: rows, sources, keys, and what is compared."""
     keys = [
         f.nullif(f.get("keys", f.lit(rule)), f.lit(0)).alias(f"k{rule}")
         for rule in range(len(spec.blocking))
@@ -32,55 +36,59 @@ def shown(records: DataFrame, spec: OpenSpec) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The records of a run as DuckDB takes them.
+class DuckRecords:
+    """The prepared records of a run, for DuckDB.
 
     Attributes:
         spec: Complete.
         records: Rows, sources, keys, and what is compared.
-        letters: Those beyond ASCII.
+        characters: Those beyond ASCII.
     """
 
     spec: OpenSpec
     records: pa.Table
-    letters: str
+    characters: str
 
     def linker(self, duck: duckdb.DuckDBPyConnection) -> Linker:
         """Splink, on tables that are made here."""
         api = splink_api(duck)
-        return Linker(self.fill(duck), settings(self.spec), api, set_up_basic_logging=False)
+        return Linker(
+            self.create_tables(duck), settings(self.spec), api, set_up_basic_logging=False
+        )
 
-    def fill(self, duck: duckdb.DuckDBPyConnection) -> list[str]:
-        """Make a table for each input; their names."""
+    def create_tables(self, duck: duckdb.DuckDBPyConnection) -> list[str]:
+        """Create a table for each input; return their names."""
         duck.register("records", self.records)
         names = [f"t{number}" for number in range(len(self.spec.inputs))]
         for number, name in enumerate(names):
-            self._fill(duck, name, number)
+            self._create_table(duck, name, number)
         duck.unregister("records")
         return names
 
-    def _fill(self, duck: duckdb.DuckDBPyConnection, name: str, source: int) -> None:
-        """Letters are values: they come as parameters."""
+    def _create_table(self, duck: duckdb.DuckDBPyConnection, name: str, source: int) -> None:
+        """Characters are values: they are passed as parameters."""
         replaced = ", ".join(_replaced(self.spec))
         chosen = f"* EXCLUDE (source){f' REPLACE ({replaced})' if replaced else ''}"
-        letters = {"letters": self.letters, "codes": FREE[: len(self.letters)]}
-        columns = chosen + "".join(_words(self.spec))
+        characters = {"characters": self.characters, "codes": SPARE_CODES[: len(self.characters)]}
+        columns = chosen + "".join(_word_sets(self.spec))
         query = f"SELECT {columns} FROM records WHERE source = {source}"  # noqa: S608 - of ours
-        duck.execute(f"CREATE TABLE {name} AS {query}", letters if replaced else None)
+        duck.execute(f"CREATE TABLE {name} AS {query}", characters if replaced else None)
 
 
-def given(spec: OpenSpec, context: StageContext) -> Given:
-    """Take the prepared records of a run into this process."""
+def load_records(spec: OpenSpec, context: StageContext) -> DuckRecords:
+    """Load the prepared records of a run into this process."""
     records = context.output("records")
-    return Given(spec, shown(records, spec).toArrow(), non_ascii_characters(records, spec))
+    return DuckRecords(
+        spec, comparison_columns(records, spec).toArrow(), non_ascii_characters(records, spec)
+    )
 
 
 def _replaced(spec: OpenSpec) -> Iterator[str]:
-    for k in spelled(spec):
-        yield f"translate(c{k}, $letters, $codes) AS c{k}"
+    for k in compared_by_spelling(spec):
+        yield f"translate(c{k}, $characters, $codes) AS c{k}"
 
 
-def _words(spec: OpenSpec) -> Iterator[str]:
+def _word_sets(spec: OpenSpec) -> Iterator[str]:
     for k, comparison in enumerate(spec.comparisons):
         if any(level.measure is Measure.JACCARD for level in comparison.levels):
             yield f", list_distinct(string_split(c{k}, ' ')) AS w{k}"

@@ -20,16 +20,16 @@ from splink import Linker
 from spark_jobs.linkage.open.agreement import pattern_levels
 from spark_jobs.linkage.open.blocks import loads
 from spark_jobs.linkage.open.em import Estimate, Patterns, guess, share_of
-from spark_jobs.linkage.open.in_process.duck import connected, done_in_steps
+from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps
 from spark_jobs.linkage.open.in_process.settings import training_rule
-from spark_jobs.linkage.open.in_process.tables import given
+from spark_jobs.linkage.open.in_process.tables import load_records
 from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Floats
 from spark_jobs.linkage.open.training import all_pairs, decided
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["fit_rule", "fit_strangers", "trained"]
+__all__ = ["fit_m", "fit_u", "trained"]
 
 _RANDOM_PAIRS: Final = 1_000_000
 _LEAST: Final = 1e-6
@@ -41,20 +41,20 @@ def trained(spec: OpenSpec, context: StageContext) -> Model:
     records = context.output("records")
     everything = all_pairs(records, within=spec.within)
     rules = [load.rule for load in loads(records, spec)]
-    told = _told(spec, context, rules) if rules else {}
+    parameters = _train(spec, context, rules) if rules else {}
     least = max(_LEAST, 0.5 / min(everything, _RANDOM_PAIRS))
-    m = _read(spec, told, "m_probability", least)
-    u = _read(spec, told, "u_probability", least)
+    m = _read(spec, parameters, "m_probability", least)
+    u = _read(spec, parameters, "u_probability", least)
     share = share_of(_patterns(spec, context.output("compare")), m, u, everything)
     return Model(spec.comparisons, Estimate(m, u, _rounded(share)))
 
 
-def fit_strangers(linker: Linker, seed: int) -> None:
+def fit_u(linker: Linker, seed: int) -> None:
     """Let Splink estimate u."""
     linker.training.estimate_u_using_random_sampling(max_pairs=_RANDOM_PAIRS, seed=seed)
 
 
-def fit_rule(linker: Linker, spec: OpenSpec, rule: int) -> None:
+def fit_m(linker: Linker, spec: OpenSpec, rule: int) -> None:
     """Let Splink estimate m from the pairs of a rule."""
     linker.training.estimate_parameters_using_expectation_maximisation(
         training_rule(spec, rule, sorted(decided(spec, rule))),
@@ -62,14 +62,14 @@ def fit_rule(linker: Linker, spec: OpenSpec, rule: int) -> None:
     )
 
 
-def _told(spec: OpenSpec, context: StageContext, rules: Sequence[int]) -> Mapping[str, Any]:
+def _train(spec: OpenSpec, context: StageContext, rules: Sequence[int]) -> Mapping[str, Any]:
     """What Splink says of each comparison, by its name there, after rules that have pairs."""
-    records = given(spec, context)
+    records = load_records(spec, context)
     teaching = [rule for rule in rules if len(decided(spec, rule)) < len(spec.comparisons)]
-    with connected() as duck:
-        (linker,) = done_in_steps(context, duck, [records.linker])
+    with in_memory_database() as duck:
+        (linker,) = run_steps(context, duck, [records.linker])
         steps = [partial(_rule, linker, spec, rule) for rule in teaching]
-        done_in_steps(context, duck, [partial(_strangers, linker, spec.seed), *steps])
+        run_steps(context, duck, [partial(_strangers, linker, spec.seed), *steps])
         model = linker.misc.save_model_to_json(None)
     return {one["output_column_name"]: one["comparison_levels"] for one in model["comparisons"]}
 
@@ -77,17 +77,19 @@ def _told(spec: OpenSpec, context: StageContext, rules: Sequence[int]) -> Mappin
 def _strangers(linker: Linker, seed: int, duck: duckdb.DuckDBPyConnection) -> None:
     """The sample is the same for a seed only if one thread draws it."""
     duck.execute("SET threads = 1")
-    fit_strangers(linker, seed)
+    fit_u(linker, seed)
     duck.execute("RESET threads")
 
 
 def _rule(linker: Linker, spec: OpenSpec, rule: int, _: duckdb.DuckDBPyConnection) -> None:
-    fit_rule(linker, spec, rule)
+    fit_m(linker, spec, rule)
 
 
-def _read(spec: OpenSpec, told: Mapping[str, Any], which: str, least: float) -> tuple[Floats, ...]:
+def _read(
+    spec: OpenSpec, parameters: Mapping[str, Any], which: str, least: float
+) -> tuple[Floats, ...]:
     return tuple(
-        _probabilities(told.get(f"c{k}", ()), which, least, len(one.level_names))
+        _probabilities(parameters.get(f"c{k}", ()), which, least, len(one.level_names))
         for k, one in enumerate(spec.comparisons)
     )
 

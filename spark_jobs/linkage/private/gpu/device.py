@@ -1,6 +1,6 @@
 """Comparing blocks on a GPU: what is sent there, what stays there, and what comes back.
 
-What comes back is what `Comparison.compare` gives, in the same order; only the number of pairs
+What comes back is what `BlockComparison.compare` gives, in the same order; only the number of pairs
 whose overlap was counted whole depends on who has counted.
 """
 
@@ -11,7 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from spark_jobs.linkage.private.blocks import Block, Compared, Comparison, best_of, rests
+from spark_jobs.linkage.private.blocks import (
+    BlockComparison,
+    BlockMatches,
+    RecordBlock,
+    best_of,
+    rests,
+)
 from spark_jobs.linkage.private.gpu.kernel import FOUND, OTHERS, THREADS, WHOLE, beyond, cuda
 from spark_jobs.linkage.private.kernel import TILE
 from spark_jobs.linkage.private.limits import Numbers
@@ -31,7 +37,7 @@ cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small blocks are not worth a warn
 class _Copy:
     """A block, and its copy on the device: words and rests word by word, and cardinalities."""
 
-    block: Block
+    block: RecordBlock
     words: Any
     rests: Any
     sizes: Any
@@ -49,13 +55,13 @@ class OnGpu:
         Exception: Whatever CUDA says, if there is no such device, or no room left there.
     """
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: BlockComparison) -> None:
         self._comparison = comparison
         self._overlap = _sent(comparison.limits.overlap)
         self._kept: tuple[_Copy, ...] = ()
         self._found = cuda.device_array((_ROOM, 3), np.int32)
 
-    def compare(self, left: Block, right: Block) -> Compared:
+    def compare(self, left: RecordBlock, right: RecordBlock) -> BlockMatches:
         """Compare each record of a block with each of another.
 
         Where more is found than there can be room for, the kernel of the processor does it: what
@@ -64,7 +70,7 @@ class OnGpu:
         Raises:
             Exception: Whatever CUDA says; nothing else can be done with this object then.
         """
-        tally = self._comparison.begun(left, right)
+        tally = self._comparison.count_pairs(left, right)
         if not tally.after_length:
             return self._comparison.compare(left, right)
         copies = self._copies(left, right)
@@ -79,16 +85,16 @@ class OnGpu:
         tally.after_prefix = tally.after_length
         tally.after_position = int(counts[WHOLE])
         tally.matches, tally.on_gpu = len(pairs), tally.pairs
-        return Compared(pairs, tally)
+        return BlockMatches(pairs, tally)
 
-    def _copies(self, left: Block, right: Block) -> tuple[_Copy, ...]:
+    def _copies(self, left: RecordBlock, right: RecordBlock) -> tuple[_Copy, ...]:
         """Return both blocks' copies; what lies there is not sent again, what is not used goes."""
         there = {id(copy.block): copy for copy in self._kept}
         self._kept = tuple(there.get(id(block)) or self._copy(block) for block in (left, right))
         return self._kept
 
-    def _copy(self, block: Block) -> _Copy:
-        words = block.words[:, self._comparison.telling]
+    def _copy(self, block: RecordBlock) -> _Copy:
+        words = block.words[:, self._comparison.by_selectivity]
         beneath = cuda.to_device(np.ascontiguousarray(words.T))
         return _Copy(block, beneath, _sent(rests(words).T), _sent(block.sizes))
 
@@ -102,10 +108,10 @@ class OnGpu:
                 one.words, one.rests, one.sizes, other.words, other.rests, other.sizes,
                 self._overlap, *windows, self._found, counts,
             )  # fmt: skip
-            told: Numbers = counts.copy_to_host()
-            if told[FOUND] <= self._found.shape[0] or told[FOUND] > _MOST:
-                return told
-            rows = -(-int(told[FOUND]) // _ROOM) * _ROOM
+            counted: Numbers = counts.copy_to_host()
+            if counted[FOUND] <= self._found.shape[0] or counted[FOUND] > _MOST:
+                return counted
+            rows = -(-int(counted[FOUND]) // _ROOM) * _ROOM
             self._found = cuda.device_array((rows, 3), np.int32)
 
 

@@ -17,7 +17,7 @@ __all__ = ["Device", "execute_all", "in_turns"]
 
 _log = logging.getLogger("portolan.jobs")
 
-_LOOK_S: Final = 0.2
+_CHECK_S: Final = 0.2
 
 NameT = TypeVar("NameT")
 JobT = TypeVar("JobT")
@@ -60,7 +60,7 @@ def execute_all(
     on_core: Callable[[JobT], DoneT],
     cores: int,
     opened: Callable[[], Device[JobT, DoneT]] | None = None,
-    look: Callable[[], None] = lambda: None,
+    check: Callable[[], None] = lambda: None,
 ) -> list[DoneT]:
     """Do jobs on a device and on cores.
 
@@ -72,16 +72,16 @@ def execute_all(
         on_core: Does a job; called by several threads at once.
         cores: How many of them; 0: the device does all that it can.
         opened: Opens the device, in a thread of its own; None: there is none.
-        look: Called by this thread every now and then; what it raises ends all.
+        check: Called by this thread every now and then; what it raises ends all.
 
     Returns:
         What came of each job, in their order.
 
     Raises:
-        Exception: What the first job that failed on a core has raised, or `look`; no further job
-            was begun then.
+        Exception: What the first job that failed on a core has raised, or `check`; no further job
+            was count_pairs then.
     """
-    return _Queue(jobs, on_core).emptied(cores, opened, look)
+    return _Queue(jobs, on_core).emptied(cores, opened, check)
 
 
 class _Queue(Generic[JobT, DoneT]):
@@ -97,24 +97,24 @@ class _Queue(Generic[JobT, DoneT]):
         self,
         cores: int,
         opened: Callable[[], Device[JobT, DoneT]] | None,
-        look: Callable[[], None],
+        check: Callable[[], None],
     ) -> list[DoneT]:
         with ThreadPoolExecutor(cores + 1, thread_name_prefix="hybrid") as pool:
-            hands: list[Future[None]] = []
+            futures: list[Future[None]] = []
             if opened is not None and (first := self._taken(self._waiting.popleft)) is not None:
-                hands.append(pool.submit(self._device, opened, first))
-            hands += [pool.submit(self._core) for _ in range(cores)]
+                futures.append(pool.submit(self._device, opened, first))
+            futures += [pool.submit(self._core) for _ in range(cores)]
             try:
-                _wait_for(hands, look)
-                self._core(look)  # what a device gave back when no core was left
+                _wait_for(futures, check)
+                self._core(check)  # what a device gave back when no core was left
             except BaseException:
                 self._waiting.clear()
                 raise
         return [self._done[number] for number in range(len(self._jobs))]
 
-    def _core(self, look: Callable[[], None] = lambda: None) -> None:
+    def _core(self, check: Callable[[], None] = lambda: None) -> None:
         while (number := self._taken(self._waiting.pop)) is not None:
-            look()
+            check()
             self._done[number] = self._on_core(self._jobs[number])
 
     def _device(self, opened: Callable[[], Device[JobT, DoneT]], first: int) -> None:
@@ -127,8 +127,8 @@ class _Queue(Generic[JobT, DoneT]):
         except Exception as error:  # noqa: BLE001 - cores can do whatever a device cannot
             assert number is not None
             self._waiting.appendleft(number)
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            _log.warning("the GPU cannot be used, the cores go on without it: %s", told)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            _log.warning("the GPU cannot be used, the cores go on without it: %s", reason)
 
     @staticmethod
     def _taken(take: Callable[[], int]) -> int | None:
@@ -138,11 +138,11 @@ class _Queue(Generic[JobT, DoneT]):
             return None
 
 
-def _wait_for(hands: Sequence[Future[None]], look: Callable[[], None]) -> None:
+def _wait_for(futures: Sequence[Future[None]], check: Callable[[], None]) -> None:
     """Wait until all have ended; raises what the first one has raised."""
-    waiting = set(hands)
+    waiting = set(futures)
     while waiting:
-        look()
-        ended, waiting = wait(waiting, _LOOK_S, FIRST_EXCEPTION)
-        for hand in ended:
-            hand.result()
+        check()
+        ended, waiting = wait(waiting, _CHECK_S, FIRST_EXCEPTION)
+        for future in ended:
+            future.result()

@@ -26,7 +26,7 @@ THREADS: Final = 128
 """Of a block: records that are compared with the same tile."""
 
 OTHERS: Final = 64
-"""Records of a tile; not more than there are threads, for each of which brings one along."""
+"""Records of a tile; not more than there are threads, for each of which loads one."""
 
 FOUND, WHOLE = 0, 1
 """What is counted: pairs that were found, and pairs whose overlap was counted whole."""
@@ -75,16 +75,16 @@ def _rest(
 _counted = cuda.jit(device=True)(_rest)
 
 
-def _bring(
+def _load(
     other_words: Any, other_rests: Any, start: Any, thread: Any, first_words: Any, first_rests: Any
 ) -> None:
-    """Bring one record of a tile along for all threads: its first words, and its rest."""
+    """Load one record of a tile for all threads: its first words, and its rest."""
     for word in range(GROUP):
         first_words[word, thread] = other_words[word, start + thread]
     first_rests[thread] = other_rests[0, start + thread]
 
 
-_brought = cuda.jit(device=True)(_bring)
+_load_record = cuda.jit(device=True)(_load)
 
 
 def _beyond(
@@ -126,7 +126,7 @@ def _beyond(
     if low[head] >= end or high[last] <= start:
         return  # by length no record of this block meets the tile
     if thread < end - start:
-        _brought(other_words, other_rests, start, thread, first_words, first_rests)
+        _load_record(other_words, other_rests, start, thread, first_words, first_rests)
         tile_sizes[thread] = other_sizes[start + thread]
     cuda.syncthreads()
     i = head + thread

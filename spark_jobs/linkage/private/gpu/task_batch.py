@@ -1,4 +1,4 @@
-"""A wave of tasks in one process, which has the GPU and the cores of its machine to itself."""
+"""A batch of tasks in one process, which has the GPU and the cores of its machine to itself."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from spark_jobs.linkage.private.blocks import Block, Compared, Comparison
+from spark_jobs.linkage.private.blocks import BlockComparison, BlockMatches, RecordBlock
 from spark_jobs.linkage.private.gpu.hybrid import Device, execute_all, in_turns
-from spark_jobs.linkage.private.matches import Named, told
+from spark_jobs.linkage.private.matches import NamedBlock, to_record_batch
 
-__all__ = ["Pair", "compared_together", "gpu_for", "on_core"]
+__all__ = ["Pair", "compare_batch", "gpu_for", "on_core"]
 
-Pair: TypeAlias = tuple[Block, Block]
+Pair: TypeAlias = tuple[RecordBlock, RecordBlock]
 
 
 class _Gpu:
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: BlockComparison) -> None:
         from spark_jobs.linkage.private.gpu.device import OnGpu  # noqa: PLC0415 - needs CUDA
 
         self._gpu = OnGpu(comparison)
 
-    def do(self, job: Pair) -> Compared:
+    def do(self, job: Pair) -> BlockMatches:
         return self._gpu.compare(*job)
 
 
-def gpu_for(comparison: Comparison) -> Callable[[], Device[Pair, Compared]]:
+def gpu_for(comparison: BlockComparison) -> Callable[[], Device[Pair, BlockMatches]]:
     """Return what opens the GPU of this machine, in the thread that is to use it."""
     return lambda: _Gpu(comparison)
 
 
-def on_core(comparison: Comparison) -> Callable[[Pair], Compared]:
+def on_core(comparison: BlockComparison) -> Callable[[Pair], BlockMatches]:
     """Return what compares two blocks on a core, without the interpreter's lock."""
     return lambda job: comparison.compare(*job)
 
 
-def compared_together(
+def compare_batch(
     batches: Iterable[pa.RecordBatch],
-    comparison: Comparison,
+    comparison: BlockComparison,
     pairs: Sequence[tuple[str, str]],
     cores: int,
 ) -> Iterator[pa.RecordBatch]:
@@ -51,10 +51,10 @@ def compared_together(
         cores: How many cores take part.
 
     Returns:
-        Rows of `FOUND` for each pair, in an order that does not tell who compared it.
+        Rows of `RESULT` for each pair, in an order that does not tell who compared it.
     """
     blocks = {
-        row["block"]: Named.of(row, len(comparison.telling))
+        row["block"]: NamedBlock.of(row, len(comparison.by_selectivity))
         for batch in batches
         for row in batch.to_pylist()
     }
@@ -62,4 +62,4 @@ def compared_together(
     jobs = [(left.block, right.block) for left, right in named]
     done = execute_all(jobs, on_core(comparison), cores, gpu_for(comparison))
     for (left, right), compared in zip(named, done, strict=True):
-        yield told(left, right, compared)
+        yield to_record_batch(left, right, compared)

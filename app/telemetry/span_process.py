@@ -1,0 +1,170 @@
+"""The process that exports spans by the OpenTelemetry SDK, and what hands them to it.
+
+In a thread of the service, encoding and sending spans would contend with requests for the
+interpreter: at one sampled request in ten, a cached read took a quarter more processor time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from contextlib import suppress
+from contextvars import Context
+from typing import BinaryIO, Final
+
+import orjson
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+
+from app.settings.telemetry import TelemetrySettings
+from app.telemetry.log import start_logging
+from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
+from mediator.base.cancellation import end
+from mediator.base.child_processes import ended, keep
+
+__all__ = ["MOST_WAITING", "SpanProcess"]
+
+_log = logging.getLogger("portolan.telemetry")
+
+MOST_WAITING: Final = 1_024
+"""Requests whose spans wait for the process; beyond them the oldest are dropped."""
+
+_CHUNK: Final = 64
+"""Requests whose spans are made together: the code is warm then, and takes a fraction of the
+time."""
+
+_FLUSH_S: Final = 0.5
+_MOST_UNSENT: Final = 1 << 20
+"""Bytes in the pipe beyond which the process is behind: its receiver is slow, or away."""
+
+_BATCH: Final = 512
+"""Spans that are sent together; the SDK's own default."""
+
+_NICE: Final = 10
+"""Where cores are few, requests go before their spans."""
+
+
+class SpanProcess:
+    """Hands spans to the process, which starts with the first of them.
+
+    Args:
+        settings: Where spans are sent.
+        resource: Whose spans they are.
+    """
+
+    def __init__(self, settings: TelemetrySettings, resource: Resource) -> None:
+        options = {
+            "endpoint": settings.endpoint("traces"),
+            "timeout_s": settings.otlp_timeout_s,
+            "log_format": settings.log_format,
+            "resource": dict(resource.attributes),
+        }
+        self._options = orjson.dumps(options) + b"\n"
+        self._waiting: deque[MakeSpans] = deque(maxlen=MOST_WAITING)
+        self._dropping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._process: Process | None = None
+        self._started = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+
+    def put(self, make: MakeSpans) -> None:
+        """Take what makes spans; returns at once."""
+        waiting = self._waiting
+        if len(waiting) == MOST_WAITING and not self._dropping:
+            self._dropping = True  # logged once, until nothing waits
+            _log.warning("spans are dropped: the receiver is slow, or away")
+        waiting.append(make)
+        if len(waiting) % _CHUNK == 0:
+            self._hand_over()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
+            if self._keeping is None:
+                keeping = keep("the process that exports spans", self._run)
+                # The process is no part of the request that was the first.
+                self._keeping = asyncio.get_running_loop().create_task(keeping, context=Context())
+
+    async def close(self, within_s: float) -> None:
+        """Export what is left, as far as the receiver takes it within some seconds."""
+        if self._keeping is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline = asyncio.get_running_loop().time() + within_s
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await self._started.wait()
+        self._hand_over()
+        await end([self._keeping])
+        if self._process is not None:
+            await ended(self._process, max(0.0, deadline - asyncio.get_running_loop().time()))
+
+    def _flush(self) -> None:
+        self._timer = None
+        pipe = self._hand_over()
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
+        elif pipe is not None:
+            pipe.write(b"\n")
+
+    def _hand_over(self) -> asyncio.StreamWriter | None:
+        """Write what waits to the pipe, as far as the process takes it; return the pipe."""
+        pipe, waiting = self._process and self._process.stdin, self._waiting
+        if not pipe or not self._started.is_set():
+            return None
+        while waiting and pipe.transport.get_write_buffer_size() < _MOST_UNSENT:
+            chunk = [waiting.popleft() for _ in range(min(_CHUNK, len(waiting)))]
+            pipe.write(orjson.dumps([span for make in chunk for span in make()]) + b"\n")
+        if not waiting:
+            self._dropping = False
+        return pipe
+
+    async def _run(self) -> None:
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "app.telemetry.span_process", stdin=PIPE
+        )
+        assert process.stdin is not None
+        process.stdin.write(self._options)
+        self._started.set()
+        try:
+            await process.wait()
+        finally:
+            if process.returncode is not None:
+                self._started.clear()
+
+
+def _export_from(pipe: BinaryIO) -> None:
+    """Export the spans of each line until the pipe is closed; an empty line ends a batch."""
+    options = orjson.loads(pipe.readline())
+    start_logging(options["log_format"])
+    resource = Resource(options["resource"])
+    exporter = OTLPSpanExporter(options["endpoint"], timeout=options["timeout_s"])
+    batch: list[ReadableSpan] = []
+    for line in pipe:
+        records = orjson.loads(line) if line != b"\n" else []
+        batch += [readable_span(SpanRecord(**record), resource) for record in records]
+        if batch and (len(batch) >= _BATCH or not records):
+            # While this waits for the receiver, the pipe fills, and the service drops what it must.
+            exporter.export(batch)
+            batch = []
+    if batch:
+        exporter.export(batch)
+    exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK has no types here
+
+
+def _main() -> None:
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # who ends the service closes the pipe
+        signal.signal(ignored, signal.SIG_IGN)
+    with suppress(OSError):  # a container may not allow it
+        os.nice(_NICE)
+    with open(sys.stdin.fileno(), "rb", closefd=False) as pipe:
+        _export_from(pipe)
+
+
+if __name__ == "__main__":
+    _main()

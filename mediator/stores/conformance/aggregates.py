@@ -1,0 +1,268 @@
+"""Grouping and computing: what a store says it computes is what the mediator would."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Context, Decimal
+from fractions import Fraction
+from itertools import product
+from typing import Any, Final, TypeAlias
+
+from mediator.model.evaluate import lookup_of
+from mediator.model.filters import ID, Compare, Comparison, Exists, Filter, Like, Not, Path
+from mediator.model.query import Computation, Function
+from mediator.schema.limits import DECIMAL_DIGITS, INTEGER_MAX, INTEGER_MIN
+from mediator.schema.tree import Field, MissingType
+from mediator.schema.types import FieldType, Value, Values
+from mediator.stores.conformance.check import Theme
+from mediator.stores.conformance.expect import NotOffered, identical, require, same, show
+from mediator.stores.conformance.query_rows import Searched, meets, searched
+from mediator.stores.conformance.samples import collection, plain
+from mediator.stores.conformance.scratch import Scratch
+from mediator.stores.port import Aggregating
+
+__all__ = ["THEME"]
+
+THEME = Theme("aggregates")
+
+Key: TypeAlias = tuple[Value | MissingType, ...]
+
+_MOST = 1_000
+_WAIT_S = 30.0
+_CLOSE = 1e-9
+_NUMBERS: Final = (FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL)
+_OTHERS: Final = (FieldType.STRING, FieldType.BOOLEAN, FieldType.TIMESTAMP, FieldType.BINARY)
+
+_VALUES: Final[Mapping[FieldType, Sequence[Any]]] = {
+    FieldType.INTEGER: (0, 1, -1, 7, 2**53 + 1, INTEGER_MAX, INTEGER_MAX, INTEGER_MIN + 5, None),
+    FieldType.FLOAT: (0.0, 0.1, 0.2, 1e300, 1 / 3, 5e-324, 123456.789, 2.0**53, None),
+    FieldType.DECIMAL: tuple(
+        map(Decimal, ("0", "0.1", "0.2", "1E+20", "-3", "9" * 17, "0.05", "1E-10", "2.5"))
+    ),
+    FieldType.STRING: ("b", "a", "B", "é", "\U0001f600", "\uffff", "", "a ", None),
+    FieldType.BOOLEAN: (True, False, True, None, True, True, False, None, True),
+    FieldType.TIMESTAMP: tuple(
+        datetime(year, 1, 2, 3, 4, 5, year, tzinfo=UTC)
+        for year in (1, 1969, 1970, 2024, 9999, 2024, 1583, 2000, 3)
+    ),
+    FieldType.BINARY: (b"", b"a", b"\xff", b"a\x00", b"b", b"\x00", b"a", b"\x80", None),
+}
+
+
+def _fields() -> list[Field]:
+    scalars = [plain(type_, type_.value) for type_ in _VALUES]
+    groups = [plain(FieldType.STRING, "g"), plain(FieldType.INTEGER, "h", index=True)]
+    return [*scalars, *groups, collection(FieldType.LIST, FieldType.STRING, "l")]
+
+
+def _rows() -> list[Values]:
+    strings: list[Values] = [{}, {"g": None}, {"g": "x"}, {"g": "X"}, {"g": "é"}, {"g": "x"}]
+    numbers: list[Values] = [{}, {"h": None}, {"h": 1}, {"h": 2}]
+    rows = []
+    for i, (g, h) in enumerate(product(strings, numbers)):
+        values = {t.value: some[i % len(some)] for t, some in _VALUES.items() if (i + len(t)) % 5}
+        rows.append(g | h | values | ({"l": ["a"]} if i % 2 else {}))
+    return rows
+
+
+def _lookup(rows: Searched, id_: str, path: Path) -> Value | MissingType:
+    return lookup_of(id_, rows.rows[id_])(path)
+
+
+def _key(value: Value | MissingType) -> tuple[str, str]:
+    return type(value).__name__, repr(value)
+
+
+def _expected(
+    rows: Searched,
+    filter_: Filter | None,
+    group: tuple[Path, ...],
+    compute: Mapping[str, Computation],
+) -> dict[Any, tuple[Key, dict[str, Value]]]:
+    groups: dict[Any, tuple[Key, list[str]]] = {} if group else {(): ((), [])}
+    for id_, values in rows.rows.items():
+        if meets(filter_, id_, values):
+            key = tuple(_lookup(rows, id_, path) for path in group)
+            groups.setdefault(tuple(map(_key, key)), (key, []))[1].append(id_)
+    return {
+        shown: (key, {name: _computed(rows, ids, c) for name, c in compute.items()})
+        for shown, (key, ids) in groups.items()
+    }
+
+
+def _computed(rows: Searched, ids: Sequence[str], computation: Computation) -> Value:
+    if computation.path is None:
+        return len(ids)
+    looked_up = [_lookup(rows, id_, computation.path) for id_ in ids]
+    values: list[Any] = [v for v in looked_up if v is not None and not isinstance(v, MissingType)]
+    if computation.function is Function.COUNT:
+        return len(values)
+    return _FUNCTIONS[computation.function](values) if values else None
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], Decimal):
+        return Decimal(0) if not any(values) else _EXACT.create_decimal(_total(values))
+    return float(_total(values)) if isinstance(values[0], float) else sum(values)
+
+
+_EXACT: Final = Context(prec=10_000)
+
+
+def _total(values: Sequence[Any]) -> Any:
+    total = Decimal(0)
+    for value in values:
+        total = _EXACT.add(total, Decimal(value))
+    return total
+
+
+def _avg(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], Decimal):
+        return Context(prec=DECIMAL_DIGITS).divide(_total(values), Decimal(len(values)))
+    return float(sum(map(Fraction, values)) / len(values))
+
+
+def _least(values: Sequence[Any]) -> Any:
+    return min(values, key=_ordering)
+
+
+def _greatest(values: Sequence[Any]) -> Any:
+    return max(values, key=_ordering)
+
+
+def _ordering(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+_FUNCTIONS: Final = {
+    Function.SUM: _sum,
+    Function.AVG: _avg,
+    Function.MIN: _least,
+    Function.MAX: _greatest,
+}
+
+
+def _alike(found: Value, expected: Value) -> bool:
+    if isinstance(found, float) and isinstance(expected, float):
+        return math.isclose(found, expected, rel_tol=_CLOSE)
+    return identical(found, expected)
+
+
+async def _check(
+    rows: Searched,
+    filter_: Filter | None,
+    group: tuple[Path, ...],
+    compute: Mapping[str, Computation],
+) -> None:
+    """Require that a store which says that it computes something computes it right."""
+    store, fragment = _aggregating(rows), rows.subject.fragment
+    if not store.aggregates(fragment, filter_, group, compute):
+        return
+    groups = await store.aggregate(
+        fragment, filter_, group, compute, limit=_MOST, deadline_s=_WAIT_S
+    )
+    expected = _expected(rows, filter_, group, compute)
+    keys = [tuple(map(_key, key)) for key, _ in groups]
+    same(sorted(keys), sorted(expected), f"groups by {group}")
+    for shown, (_, results) in zip(keys, groups, strict=True):
+        same(sorted(results), sorted(compute), "names of results")
+        for name, value in results.items():
+            wanted = expected[shown][1][name]
+            what = f"{compute[name].function} of {compute[name].path} in {shown}"
+            require(_alike(value, wanted), f"{what}: expected {show(wanted)}, found {show(value)}")
+
+
+def _aggregating(rows: Searched) -> Aggregating:
+    store = rows.subject.store
+    if not isinstance(store, Aggregating):
+        raise NotOffered("the store does not group and compute")
+    return store
+
+
+def _computations() -> dict[str, Computation]:
+    """Make every computation of every field, the objects' number among them."""
+    computations = {
+        "objects": Computation(Function.COUNT),
+        "lists": Computation(Function.COUNT, ("l",)),
+    }
+    for type_, function in product((*_NUMBERS, *_OTHERS), Function):
+        if type_ in _NUMBERS or function not in (Function.SUM, Function.AVG):
+            computations[f"{function}_{type_}"] = Computation(function, (type_.value,))
+    return computations
+
+
+async def _prepared(scratch: Scratch) -> Searched:
+    if not isinstance(scratch.store, Aggregating):
+        raise NotOffered("the store does not group and compute")
+    return await searched(scratch, _fields(), _rows())
+
+
+_GROUPS: Final[Sequence[tuple[Path, ...]]] = ((), (("g",),), (("h",),), (("h",), ("g",)), (ID,))
+
+
+@THEME.proves("contract")
+async def each_function_computes(scratch: Scratch) -> None:
+    """Each function of each type gives what the values give, nulls and missing ones left out."""
+    rows = await _prepared(scratch)
+    for name, computation in _computations().items():
+        for group in _GROUPS:
+            await _check(rows, None, group, {name: computation})
+
+
+@THEME.proves("contract")
+async def functions_are_computed_together(scratch: Scratch) -> None:
+    """Many computations in one call do not disturb each other."""
+    rows = await _prepared(scratch)
+    fragment, store = rows.subject.fragment, _aggregating(rows)
+    compute = {
+        name: computation
+        for name, computation in _computations().items()
+        if store.aggregates(fragment, None, (), {name: computation})
+    }
+    for group in _GROUPS:
+        await _check(rows, None, group, compute)
+        await _check(rows, None, group, {})
+
+
+@THEME.proves("contract")
+async def every_type_groups(scratch: Scratch) -> None:
+    """Values of each type make groups, and so do null and missing."""
+    rows = await _prepared(scratch)
+    for type_ in _VALUES:
+        await _check(rows, None, ((type_.value,),), {"n": Computation(Function.COUNT)})
+
+
+@THEME.proves("contract")
+async def filters_choose_what_is_computed(scratch: Scratch) -> None:
+    """Only what the filter holds for takes part, none of it included."""
+    rows = await _prepared(scratch)
+    compute = {
+        "n": Computation(Function.COUNT),
+        "sum": Computation(Function.SUM, ("integer",)),
+        "most": Computation(Function.MAX, ("string",)),
+    }
+    filters: list[Filter] = [
+        Compare(Comparison.GE, ("h",), 1),
+        Not(Compare(Comparison.EQ, ("g",), "x")),
+        Not(Exists(("h",))),
+        Like(("g",), "_"),
+        Compare(Comparison.EQ, ("h",), 99),
+        Compare(Comparison.LT, ID, "a"),
+    ]
+    for filter_, group in product(filters, _GROUPS):
+        await _check(rows, filter_, group, compute)
+
+
+@THEME.proves("contract")
+async def groups_are_limited(scratch: Scratch) -> None:
+    """No more groups are returned than the limit."""
+    rows = await _prepared(scratch)
+    store, compute = _aggregating(rows), {"n": Computation(Function.COUNT)}
+    fragment = rows.subject.fragment
+    if store.aggregates(fragment, None, (("g",),), compute):
+        groups = await store.aggregate(
+            fragment, None, (("g",),), compute, limit=2, deadline_s=_WAIT_S
+        )
+        same(len(groups), 2, "groups of at most two")

@@ -1,0 +1,134 @@
+"""Reads the change logs of a store, and keeps the changes of one scratch class."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from mediator.model.change import Change, change_id
+from mediator.schema.tree import Field
+from mediator.schema.values import encoder
+from mediator.stores.conformance.expect import NotOffered, applied, require, same
+from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.port import ChangeLog, Fragment, LogEntry, Store
+
+__all__ = ["ChangeReader", "ChangeSummary", "change_log", "expect_changes", "json_of", "summary"]
+
+_BATCH: Final = 100
+_DEADLINE_S: Final = 10.0
+_PAUSE_S: Final = 0.005
+
+# Where reading ended: a log may be long, and each check is about its end.
+_ends: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
+
+ChangeSummary: TypeAlias = tuple[str, str, int, Any, Any]
+"""Group, kind, version, before and after image of a change."""
+
+
+def change_log(store: Store) -> ChangeLog:
+    """Return the store as a change log, or raise `NotOffered`."""
+    if not isinstance(store, ChangeLog):
+        raise NotOffered("the store keeps no change logs")
+    return store
+
+
+def summary(change: Change) -> ChangeSummary:
+    """Return the part of a change that checks compare."""
+    return (change.group, change.kind, change.version, change.before, change.after)
+
+
+def json_of(fragment: Fragment, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values in their JSON form."""
+    encoders = {name: encoder(fragment.fields[name]) for name in values}
+    return {
+        name: value if value is None or (encode := encoders[name]) is None else encode(value)
+        for name, value in values.items()
+    }
+
+
+@dataclass(slots=True)
+class ChangeReader:
+    """Reads on in the logs, and keeps the changes of one class.
+
+    Attributes:
+        subject: The class.
+        logged: Its entries, each with the name of its log, in the order of their logs.
+        fragment: The fragment that decodes entries; None: the class as it was prepared.
+    """
+
+    subject: Subject
+    logged: list[tuple[str, LogEntry]] = field(default_factory=list)
+    fragment: Fragment | None = None
+
+    @classmethod
+    async def to(
+        cls, scratch: Scratch, *fields: Field, groups: tuple[str, ...] = ()
+    ) -> ChangeReader:
+        """Prepare a class; `NotOffered` if the store keeps no change logs."""
+        change_log(scratch.store)
+        return cls(await scratch.subject(*fields, groups=groups))
+
+    async def changes_of(self, id_: str) -> list[Change]:
+        """Return all changes of an object so far, and replace its record by an empty one.
+
+        The last write to a record is logged last: when it is read, all others have been.
+        """
+        marker = self.subject.replacement(id_)
+        applied(await self.subject.write(marker), "the last write")
+        last = {change_id(marker.operation, group) for group in self.subject.fragment.groups}
+        await self.until(last)
+        return [change for change in self.changes(id_) if change.id not in last]
+
+    def changes(self, id_: str | None = None) -> list[Change]:
+        """Return the changes so far, of one object or of all."""
+        changes = [logged.change for _, logged in self.logged if logged.change is not None]
+        return [change for change in changes if id_ is None or change.object_id == id_]
+
+    async def until(self, ids: AbstractSet[str]) -> None:
+        """Read until changes have come, given by their ids."""
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                while not ids <= {change.id for change in self.changes()}:
+                    await self.read()
+                    await asyncio.sleep(_PAUSE_S)
+        except TimeoutError:
+            lacking = ids - {change.id for change in self.changes()}
+            require(False, f"{len(lacking)} of {len(ids)} changes did not come in time")
+
+    def positions(self) -> tuple[str, list[str]]:
+        """Return the name of the log of all entries so far, of one record, and their positions."""
+        ((log, _), *_) = self.logged
+        return log, [logged.position for _, logged in self.logged]
+
+    async def read(self) -> None:
+        """Read each log to its end."""
+        store = change_log(self.subject.store)
+        ends = _ends.setdefault(self.subject.store, {})
+        for name in store.logs():
+            while some := await store.changes(name, ends.get(name), _BATCH, self.of_class):
+                _check_order(ends.get(name, ""), some)
+                ends[name] = some[-1].position
+                self.logged += [(name, logged) for logged in some if logged.change is not None]
+
+    def of_class(self, database: str, class_name: str) -> Fragment | None:
+        """Return the fragment that decodes entries of the class."""
+        own = self.fragment or self.subject.fragment
+        return own if (database, class_name) == (own.database, own.class_name) else None
+
+
+def _check_order(end: str, some: Sequence[LogEntry]) -> None:
+    positions = [end, *(logged.position for logged in some)]
+    require(
+        all(a < b for a, b in pairwise(positions)),
+        "positions of a log do not rise as texts",
+    )
+
+
+async def expect_changes(reader: ChangeReader, id_: str, *expected: ChangeSummary) -> None:
+    """Require the changes of an object; its record is replaced by an empty one."""
+    same([summary(c) for c in await reader.changes_of(id_)], list(expected), f"changes of {id_!r}")

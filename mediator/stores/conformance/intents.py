@@ -1,0 +1,392 @@
+"""Write intents: writes compare them in the step in which they take effect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mediator.model.operators import Operator, OperatorCall
+from mediator.schema.types import FieldType
+from mediator.stores.conformance.change_reader import ChangeReader, summary
+from mediator.stores.conformance.check import Theme
+from mediator.stores.conformance.expect import (
+    NotOffered,
+    applied,
+    expect_status,
+    expect_statuses,
+    require,
+    same,
+)
+from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
+from mediator.stores.conformance.scratch import Scratch, Subject, gathered
+from mediator.stores.port import (
+    Lockable,
+    Ordered,
+    Queryable,
+    RecordState,
+    SearchRequest,
+    Status,
+    Write,
+    WriteKind,
+)
+
+__all__ = ["THEME"]
+
+THEME = Theme("intents")
+
+INTENT: Final = "intent-1"
+OTHER: Final = "intent-2"
+ROUNDS: Final = 12
+
+
+def _lockable(scratch: Scratch) -> Lockable:
+    if not isinstance(scratch.store, Lockable):
+        raise NotOffered("the store takes no intents")
+    return scratch.store
+
+
+async def _lock(store: Lockable, subject: Subject, id_: str, intent: str = INTENT) -> RecordState:
+    return (await store.lock([(subject.fragment, id_)], intent))[0]
+
+
+async def _record_state(store: Lockable, subject: Subject, id_: str) -> RecordState:
+    return (await store.record_states([(subject.fragment, id_)]))[0]
+
+
+def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]:
+    return (
+        subject.change(id_, {"n": 9}, **what),
+        subject.change(id_, {"n": 9}, remember="f", **what),
+        subject.replacement(id_, {"n": 9}, **what),
+        subject.replacement(id_, {"n": 9}, remember="f", **what),
+        subject.creation(id_, {"n": 9}, **what),
+        subject.deletion(id_, **what),
+    )
+
+
+@THEME.proves("contract")
+async def a_record_with_an_intent_takes_no_other_writes(scratch: Scratch) -> None:
+    """Writes without the intent, or with another one, get LOCKED with the intent that is there."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    versions = applied(await subject.create("x", {"n": 1})).versions
+    state = await _lock(store, subject, "x")
+    same((state.intent, state.versions), (INTENT, versions), "the state with the intent")
+    record = await subject.read("x")
+    for what in ({}, {"intent": OTHER}):
+        for write in _of_every_kind(subject, "x", **what):
+            result = await subject.write(write)
+            expect_status(result, Status.LOCKED, f"{write.kind.name} of a record with an intent")
+            same(result.intent, INTENT, "the intent of the result")
+            same(await subject.read("x"), record, f"the record after {write.kind.name}")
+
+
+@THEME.proves("contract")
+async def absent_records_can_have_intents(scratch: Scratch) -> None:
+    """Only the owner of an intent makes an absent record; an intent alone makes none."""
+    store, subject = _lockable(scratch), await scratch.subject(counter(index=True))
+    for id_ in filter(None, HOSTILE_TEXTS):
+        state = await _lock(store, subject, id_)
+        same(
+            (state.creation_version, state.versions, state.intent),
+            (None, {}, INTENT),
+            "an absent record",
+        )
+        for write in _of_every_kind(subject, id_):
+            expect_status(await subject.write(write), Status.LOCKED, f"{write.kind.name}")
+        same(await subject.read(id_), None, "the record")
+    same(await scratch.store.count(subject.fragment), 0, "count")
+    same(await scratch.store.scan(subject.fragment, None, 10), [], "scan")
+    result = applied(await subject.create(HOSTILE_TEXTS[1], {"n": 1}, intent=INTENT), "its owner")
+    require(result.created, "a creation under an intent must say that it created")
+    same(await subject.values(HOSTILE_TEXTS[1]), {"n": 1}, "the record")
+
+
+@THEME.proves("contract")
+async def a_write_removes_its_intent(scratch: Scratch) -> None:
+    """A write of any kind under the intent is applied once, and removes the intent."""
+    store = _lockable(scratch)
+    subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
+    for write in (
+        subject.creation("x", {"n": 1, "l": [1]}, intent=INTENT),
+        subject.change("x", {"n": 2}, intent=INTENT),
+        subject.change("x", {"n": 3}, intent=INTENT, remember="f"),
+        subject.change("x", unset=("l",), intent=INTENT),
+        subject.replacement("x", {"n": 4}, intent=INTENT),
+        subject.deletion("x", intent=INTENT),
+        subject.replacement("x", {"n": 5}, intent=INTENT, remember="f"),
+    ):
+        name = write.kind.name
+        await _lock(store, subject, "x")
+        result = applied(await subject.write(write), f"{name} under its intent")
+        state = await _record_state(store, subject, "x")
+        same((state.intent, state.versions), ("", dict(result.versions)), f"after {name}")
+        again = await subject.write(write)
+        if write.remember is None:
+            expect_status(again, Status.LOCKED, f"{name} without the intent that it needs")
+            same(again.intent, "", "the intent of a record without one")
+        else:
+            expect_status(again, Status.REPLAYED, f"{name} remembered")
+    applied(await subject.update("x", {"n": 6}), "a plain write after that")
+
+
+@THEME.proves("contract")
+async def an_intent_makes_no_version(scratch: Scratch) -> None:
+    """Intents leave the record as it is, and only their owner removes them."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    await subject.create("x", {"n": 1})
+    state = await subject.read("x")
+    same((await _lock(store, subject, "x")).intent, INTENT, "set")
+    same((await _lock(store, subject, "x")).intent, INTENT, "set again")
+    same((await _lock(store, subject, "x", OTHER)).intent, INTENT, "set by another owner")
+    await store.unlock([(subject.fragment, "x")], OTHER)
+    same((await _record_state(store, subject, "x")).intent, INTENT, "removed by another owner")
+    await store.unlock([(subject.fragment, "x")], INTENT)
+    await store.unlock([(subject.fragment, "y")], INTENT)
+    same((await _record_state(store, subject, "x")).intent, "", "removed")
+    same(await subject.read("x"), state, "the record")
+    applied(await subject.update("x", {"n": 2}), "a plain write")
+
+
+@THEME.proves("contract")
+async def an_intent_is_on_one_record(scratch: Scratch) -> None:
+    """Of many writes in one call, only those to the record with an intent are refused."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    ids = [f"{i}" for i in range(20)]
+    await subject.write_all([subject.creation(id_, {"n": 0}) for id_ in ids])
+    await _lock(store, subject, "7")
+    results = await subject.write_all([subject.change(id_, {"n": 1}) for id_ in ids])
+    expected = [Status.LOCKED if id_ == "7" else Status.APPLIED for id_ in ids]
+    expect_statuses(results, expected, "writes of one call")
+
+
+@THEME.proves("contract")
+async def intents_do_not_affect_reads(scratch: Scratch) -> None:
+    """Reads, pages and counts ignore intents: present records are shown, absent ones are not."""
+    store = _lockable(scratch)
+    fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
+    subject = await scratch.subject(*fields)
+    await subject.create("x", {"n": 1, "l": [1]})
+    await subject.create("gone", {"n": 2})
+    await subject.delete("gone")
+    before = await _everything(subject)
+    for id_ in ("x", "gone", "never"):
+        await _lock(store, subject, id_)
+    same(await _everything(subject), before, "reads of records with intents")
+    for id_ in ("x", "gone", "never"):
+        await store.unlock([(subject.fragment, id_)], INTENT)
+    same(await _everything(subject), before, "reads of records that had intents")
+
+
+async def _everything(subject: Subject) -> list[object]:
+    store, fragment = subject.store, subject.fragment
+    ids = ["x", "gone", "never"]
+    shown: list[object] = [
+        await store.count(fragment),
+        await store.scan(fragment, None, 10),
+        await store.scan(fragment, None, 10, ("n",)),
+        await subject.read_all(ids),
+        await subject.read_all(ids, ("n",)),
+    ]
+    if isinstance(store, Ordered):
+        shown.append(await store.ordered(fragment, "n", descending=False, after=None, limit=10))
+    return shown
+
+
+@THEME.proves("contract")
+async def intents_are_not_logged(scratch: Scratch) -> None:
+    """The change log has the writes under intents, and no intents."""
+    store, reader = _lockable(scratch), await ChangeReader.to(scratch, counter())
+    subject = reader.subject
+    for id_ in ("x", "y"):
+        await _lock(store, subject, id_)
+    first = applied(await subject.create("x", {"n": 1}, intent=INTENT))
+    await _lock(store, subject, "x")
+    second = applied(await subject.update("x", {"n": 2}, intent=INTENT))
+    await _lock(store, subject, "x")
+    third = applied(await subject.delete("x", intent=INTENT))
+    await _lock(store, subject, "x")
+    await store.unlock([(subject.fragment, "x")], INTENT)
+    versions = [result.versions["main"] for result in (first, second, third)]
+    expected = [
+        ("main", "create", versions[0], None, {"n": 1}),
+        ("main", "update", versions[1], {"n": 1}, {"n": 2}),
+        ("main", "delete", versions[2], {"n": 2}, None),
+    ]
+    same([summary(change) for change in await reader.changes_of("x")], expected, "changes")
+    await store.unlock([(subject.fragment, "y")], INTENT)
+    same(await reader.changes_of("y"), [], "changes of a record that only had an intent")
+
+
+@THEME.proves("contract")
+async def one_of_many_intents_wins(scratch: Scratch) -> None:
+    """Of intents set at once, one stays, and all calls return it; on absent records too."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    await subject.create("old", {"n": 0})
+    for round_ in range(ROUNDS):
+        for id_ in ("old", f"new{round_}"):
+            intents = [f"{round_}.{i}" for i in range(6)]
+            states = await gathered([_lock(store, subject, id_, intent) for intent in intents])
+            winners = {each.intent for each in states}
+            require(len(winners) == 1 and winners <= set(intents), f"one intent, not {winners}")
+            await store.unlock([(subject.fragment, id_)], winners.pop())
+
+
+@THEME.proves("contract")
+async def write_or_intent_comes_first(scratch: Scratch) -> None:
+    """A write that races with an intent is seen by it, or refused by it."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    await subject.create("old", {"n": -1})
+    for round_ in range(ROUNDS):
+        for write in (
+            subject.change("old", {"n": round_}),
+            subject.replacement("old", {"n": round_}, remember="f"),
+            subject.replacement(f"new{round_}", {"n": round_}),
+            subject.creation(f"created{round_}", {"n": round_}),
+        ):
+            await _race(store, subject, write)
+            await store.unlock([(subject.fragment, write.id)], INTENT)
+
+
+async def _race(store: Lockable, subject: Subject, write: Write) -> None:
+    writing = asyncio.ensure_future(subject.write(write))
+    await asyncio.sleep(0)
+    state = await _lock(store, subject, write.id)
+    result = await writing
+    if result.status is Status.APPLIED:
+        same(state.versions, dict(result.versions), f"versions of a faster {write.kind.name}")
+    else:
+        expect_status(result, Status.LOCKED, f"a slower {write.kind.name}")
+        now = await _record_state(store, subject, write.id)
+        same(now.versions, state.versions, f"the record after a slower {write.kind.name}")
+
+
+@THEME.proves("contract")
+async def many_records_get_intents_in_one_call(scratch: Scratch) -> None:
+    """Of many records of several classes, free ones get the intent; all states are returned."""
+    store = _lockable(scratch)
+    first, second = await scratch.subject(counter()), await scratch.subject(counter())
+    await first.create("there", {"n": 1})
+    applied(await first.create("gone", {"n": 1}))
+    deleted = applied(await first.delete("gone")).versions
+    await _lock(store, first, "taken", OTHER)
+    keys = [(first.fragment, id_) for id_ in ("there", "gone", "taken", *HOSTILE_TEXTS[1:])]
+    keys += [(second.fragment, "there")]
+    states = await store.lock(keys, INTENT)
+    intents = [OTHER if id_ == "taken" else INTENT for _, id_ in keys]
+    same([each.intent for each in states], intents, "the intents returned")
+    creation_versions = [each.creation_version is None for each in states]
+    same(
+        creation_versions,
+        [id_ != "there" or f is second.fragment for f, id_ in keys],
+        "who is absent",
+    )
+    same(states[1].versions, deleted, "versions of a tombstone")
+    same(await store.record_states(keys), states, "the states")
+    await store.unlock(keys, INTENT)
+    same(
+        [s.intent for s in await store.record_states(keys)],
+        ["", "", OTHER, *[""] * (len(keys) - 3)],
+        "left",
+    )
+    same(await store.lock([], INTENT), [], "no records")
+    await store.unlock([], INTENT)
+
+
+@THEME.proves("contract")
+async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
+    """Records of a class with further fragments have their intents and last joint writes."""
+    store = _lockable(scratch)
+    fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
+    plain = await scratch.subject(*fields)
+    subject = await scratch.prepare(replace(plain.fragment, joint=True), plain.fragment)
+    for number, write in enumerate(
+        (
+            subject.creation("x", {"n": 1, "l": [1]}),
+            subject.change("x", {"n": 2}),
+            subject.replacement("x", {"n": 3}),
+            subject.change("x", {"n": 4}, remember="f"),
+        )
+    ):
+        intent = f"joint-{number}"
+        await _lock(store, subject, "x", intent)
+        if number:
+            same(await _shown(subject), {(intent, f"joint-{number - 1}")}, "what readers see")
+        applied(await subject.write(replace(write, intent=intent)))
+        same(await _shown(subject), {("", intent)}, f"after {write.kind.name}")
+    applied(await subject.update("x", {"n": 5}), "a plain update")
+    same(await _shown(subject), {("", "joint-3")}, "after a plain update")
+    same(await _shown(plain), {("", "")}, "readers of a class with one fragment")
+    for joint in (False, True):
+        await _lock(store, subject, "x")
+        await _lock(store, subject, "absent")
+        keys = [(subject.fragment, id_) for id_ in ("x", "absent")]
+        await store.unlock(keys, INTENT, joint=joint)
+        same(
+            await _shown(subject),
+            {("", INTENT if joint else "joint-3")},
+            "after the intent has gone",
+        )
+    same(await subject.read("absent"), None, "an absent record")
+    same(await subject.values("x"), {"n": 5}, "the record")
+
+
+async def _shown(subject: Subject) -> set[tuple[str, str]]:
+    """Return the intents and joint writes of `x` in every way of reading."""
+    store, fragment = subject.store, subject.fragment
+    records = await subject.read_all(["x"]) + await subject.read_all(["x"], ("n",))
+    records += await subject.read_all(["x", "y"])
+    records += await store.scan(fragment, None, 10)
+    records += await store.scan(fragment, None, 10, ("n",))
+    if isinstance(store, Ordered):
+        records += await store.ordered(fragment, "n", descending=True, after=None, limit=10)
+    if isinstance(store, Queryable):
+        records += (await store.find(SearchRequest(fragment, None, (), 10))).records
+    return {(record.intent, record.joint) for record in records if record is not None}
+
+
+_INCREMENT: Final = (OperatorCall("n", Operator.INC, 1),)
+_WRITES: Final[Sequence[Callable[[Subject, str], Write]]] = (
+    lambda subject, id_: subject.creation(id_, {"n": 1}, intent=INTENT),
+    lambda subject, id_: subject.change(id_, {"n": 2}, intent=INTENT),
+    lambda subject, id_: subject.change(id_, operators=_INCREMENT, intent=INTENT),
+    lambda subject, id_: subject.change(id_, {"n": 4}, intent=INTENT, returning=()),
+    lambda subject, id_: subject.replacement(id_, {"n": 5}, intent=INTENT, creation_version=77),
+    lambda subject, id_: subject.replacement(id_, {"n": 6}, intent=INTENT),
+    lambda subject, id_: subject.deletion(id_, intent=INTENT),
+    lambda subject, id_: subject.replacement(id_, {"n": 8}, intent=INTENT, creation_version=78),
+    lambda subject, id_: subject.deletion(id_, intent=INTENT),
+    lambda subject, id_: subject.replacement(id_, {"n": 10}, intent=INTENT, remember="f"),
+)
+"""Writes of every kind, one after the other: each leaves its number, if it leaves anything."""
+
+
+@THEME.proves("contract")
+async def many_writes_remove_their_intents(scratch: Scratch) -> None:
+    """Writes of one call under intents return as exact results as single writes."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    ids = [f"{i}" for i in range(12)]
+    keys = [(subject.fragment, id_) for id_ in ids]
+    for round_, make in enumerate(_WRITES, 1):
+        writes = [make(subject, id_) for id_ in ids]
+        name = f"{writes[0].kind.name} in round {round_}"
+        before = await store.lock(keys, INTENT)
+        results = await subject.write_all(writes)
+        expect_statuses(results, [Status.APPLIED] * len(ids), name)
+        after = await store.record_states(keys)
+        same([dict(r.versions) for r in results], [s.versions for s in after], f"versions, {name}")
+        same({s.intent for s in after}, {""}, f"intents after {name}")
+        makes = writes[0].kind in (WriteKind.CREATE, WriteKind.REPLACE)
+        created = [makes and state.creation_version is None for state in before]
+        same([result.created for result in results], created, f"what {name} created")
+        if writes[0].kind is not WriteKind.DELETE:
+            same(
+                [r.creation_version for r in results],
+                [s.creation_version for s in after],
+                f"creation_versions after {name}",
+            )
+            records = await subject.read_all(ids)
+            same([r and r.values["n"] for r in records], [round_] * len(ids), f"values, {name}")
+        again = Status.LOCKED if writes[0].remember is None else Status.REPLAYED
+        expect_statuses(await subject.write_all(writes), [again] * len(ids), f"{name} again")

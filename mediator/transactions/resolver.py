@@ -1,0 +1,294 @@
+"""Resolving writes over several systems: those committed are rolled forward, others aborted.
+
+Anybody may do so at any time: the log decides, and a step without its intent does nothing
+(docs/transactions.md, "What may come between").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from mediator.base.concurrency import concurrently
+from mediator.base.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.base.observation import Observer, RedoRecovered
+from mediator.base.results import results_or_raise
+from mediator.model.operations import Outcome, WriteOperation
+from mediator.operations.backoff import MAX_PAUSE_S
+from mediator.operations.calls import StoreCalls
+from mediator.operations.intents import ForeignIntents, IntentStore
+from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.stores.port import RecordKey
+from mediator.transactions.applying import Answer, Applier
+from mediator.transactions.log import Entry, State, TransactionLog
+from mediator.transactions.preparing import PreparedOperation
+from mediator.transactions.redo import dump_outcome, load_operation
+from mediator.transactions.targets import Target, record_keys
+
+__all__ = ["OperationPlane", "TransactionResolver"]
+
+CATALOGUE_S: Final = 6.0
+"""What a lease allows for the catalogue, in addition to the deadlines of the stores."""
+
+ROUND_TRIPS: Final = 4
+"""Round trips to stores, one after the other, that a lease allows for."""
+
+REFUSED_S: Final = 3600.0
+"""How long a refused intent cannot be logged: longer than any call is under way."""
+
+RECOVERY_BATCH: Final = 50
+
+RETRY_S: Final = 0.0
+"""A replica that fails to resolve a write leaves it to the next that looks for any: another one may
+reach a system that this one does not."""
+
+REMOVED_WITHIN_S: Final = 0.02
+"""How long finished writes are collected, so that one statement removes many of them.
+
+For as long after the last write of a class, it cannot be placed anew.
+"""
+
+
+class OperationPlane(Protocol):
+    """What writes over several systems need of the plane that carries out single operations."""
+
+    @property
+    def model(self) -> RoutingModel:
+        """The routing model in force."""
+
+    async def route(self, database: str, class_name: str) -> ClassRoute:
+        """Find where a class lives."""
+
+    async def newest_model(self) -> RoutingModel:
+        """Look for a newer routing model."""
+
+    async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
+        """Return the answer that the stores remember of an operation."""
+
+    async def remove_copy(self, route: ClassRoute, id_: str, version: int) -> None:
+        """Remove the view's copy of an object that was deleted."""
+
+
+class TransactionResolver:
+    """Resolves writes, also those of dead coordinators; implements `IntentResolver`."""
+
+    def __init__(
+        self, plane: OperationPlane, calls: StoreCalls, log: TransactionLog, observe: Observer
+    ) -> None:
+        self._plane = plane
+        self._systems = calls.systems
+        self._log = log
+        self._observe = observe
+        self.intents = IntentStore(calls.systems)
+        self._applier = Applier(calls, self.intents, plane.remove_copy)
+        self._applying: dict[str, asyncio.Task[Any]] = {}
+        self._finished: list[str] = []
+        self._removing: asyncio.Task[None] | None = None
+
+    @property
+    def lease_s(self) -> float:
+        """Lease of a write: as a rule, more seconds than a live coordinator needs."""
+        deadlines = [guarded.store.config.deadline_s for guarded in self._systems]
+        return CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
+
+    async def recover(self) -> int:
+        """Resolve writes whose coordinators have died; returns how many."""
+        resolved = 0
+        for entry in await self._log.take(RECOVERY_BATCH, self.lease_s):
+            with suppress(MediatorError):
+                await self.resolve_entry(entry)
+                resolved += 1
+        return resolved
+
+    async def resolve(self, met: ForeignIntents) -> None:
+        """Roll committed writes forward, and remove the intents of those that are over."""
+        entries = await self._log.find(list(met))
+        if unknown := [intent for intent in met if intent not in entries]:
+            # First refuse, then look again: from here on they cannot be logged, so what is removed
+            # below is no intent of a write that may still commit.
+            await self._log.refuse(unknown, REFUSED_S)
+            entries |= await self._log.find(unknown)
+        known = ((entries[intent], keys) for intent, keys in met.items() if intent in entries)
+        await concurrently(self._resolve(entry, keys) for entry, keys in known)
+
+    async def _resolve(self, entry: Entry, keys: Sequence[RecordKey]) -> None:
+        if entry.state is State.COMMITTED:
+            # Rolled forward once for all who meet it here; they back off further if it takes long.
+            task = self._applying.get(entry.intent) or self._start(entry, self._roll_forward(entry))
+            await asyncio.wait([task], timeout=MAX_PAUSE_S)
+        elif entry.state is State.PREPARING and entry.overdue:
+            await self.resolve_entry(entry)
+        elif entry.state is not State.PREPARING:
+            await self.intents.unlock(keys, entry.intent)
+
+    async def resolve_entry(self, entry: Entry) -> None:
+        """Abort a write, or roll it forward if it is committed by now."""
+        try:
+            if entry.state is not State.COMMITTED and await self._log.abort(entry.intent):
+                await self._remove_aborted(entry)
+                return
+            current = await self._log.find([entry.intent])
+            answers = await self.roll_forward(current[entry.intent]) if current else []
+        except Unavailable:
+            await self._log.postpone(entry.intent, RETRY_S)
+            raise
+        results_or_raise(answers)
+        self._notify(entry, applied=True)
+
+    async def _remove_aborted(self, entry: Entry) -> None:
+        # By an older model, records of a class placed anew would be missed.
+        await self._plane.newest_model()
+        await self.intents.unlock(record_keys(await self._targets(entry)), entry.intent)
+        await self._log.remove([entry.intent])
+        if entry.records:
+            self._notify(entry, applied=False)
+
+    async def roll_forward(self, entry: Entry) -> list[Answer]:
+        """Apply what a write has committed; returns the answer to each operation.
+
+        It goes on if the caller is cancelled.
+        """
+        return await asyncio.shield(self._start(entry, self._roll_forward(entry)))
+
+    async def _roll_forward(self, entry: Entry) -> list[Answer]:
+        # By an older model, a fragment would seem to have left the class.
+        await self._plane.newest_model()
+        redo = entry.redo or ()
+        names = {document["class"] for document in redo}
+        routes = {name: await self._route(entry.database, name) for name in names}
+        loaded = [load_operation(routes[d["class"]], d, entry.intent) for d in redo]
+        return await self._apply(entry, loaded)
+
+    async def apply(self, entry: Entry, prepared: Sequence[PreparedOperation]) -> list[Answer]:
+        """Apply a committed write of the current task, and remove it from the log afterwards.
+
+        Others that meet the write meanwhile wait for that task, which nobody may cancel.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self._applying[entry.intent] = task
+        try:
+            return await self._apply(entry, prepared)
+        finally:
+            self._applying.pop(entry.intent, None)
+
+    def _start(
+        self, entry: Entry, applying: Coroutine[Any, Any, list[Answer]]
+    ) -> asyncio.Task[list[Answer]]:
+        def forget(task: asyncio.Task[list[Answer]]) -> None:
+            self._applying.pop(entry.intent, None)
+            if not task.cancelled():
+                task.exception()  # retrieved, so that asyncio does not log it where nobody awaits
+
+        task = self._applying[entry.intent] = asyncio.create_task(applying)
+        task.add_done_callback(forget)
+        return task
+
+    async def _apply(
+        self, entry: Entry, committed: Sequence[PreparedOperation | Outcome]
+    ) -> list[Answer]:
+        prepared = [one for one in committed if isinstance(one, PreparedOperation)]
+        try:
+            applied = iter(await self._applier.apply(prepared, entry.intent))
+            answers = [
+                next(applied) if isinstance(one, PreparedOperation) else one for one in committed
+            ]
+        except MediatorError as error:
+            answers = [error] * len(committed)
+        failed = [answer for answer in answers if isinstance(answer, MediatorError)]
+        if not failed:
+            await self._finish(entry, answers)
+        else:
+            with suppress(Unavailable):
+                if await self.outdated(operation.target.route for operation in prepared):
+                    # A class was placed anew meanwhile: go on with the routes of today.
+                    current = await self._log.find([entry.intent])
+                    if entry.intent in current:
+                        return await self._roll_forward(current[entry.intent])
+                await self._log.postpone(entry.intent, RETRY_S)
+        return [_outcome_unknown(a) if isinstance(a, MediatorError) else a for a in answers]
+
+    async def _finish(self, entry: Entry, answers: Sequence[Answer]) -> None:
+        # All of it is applied: an entry left in the log would be applied again, without effect.
+        if entry.operation is None:
+            self.forget(entry.intent)
+            return
+        with suppress(Unavailable):
+            done = [dump_outcome(answer) for answer in answers if isinstance(answer, Outcome)]
+            await self._log.finish(entry.intent, done)
+
+    def forget(self, intent: str) -> None:
+        """Remove a write whose intents are gone from the log: soon, with many others."""
+        self._finished.append(intent)
+        if self._removing is None or self._removing.done():
+            self._removing = asyncio.create_task(self._remove_finished())
+
+    async def _remove_finished(self) -> None:
+        while self._finished:
+            await asyncio.sleep(REMOVED_WITHIN_S)
+            finished, self._finished = self._finished, []
+            with suppress(Unavailable):  # recovery will find that nothing is left to be done
+                await self._log.remove(finished)
+
+    async def abandon(self, entry: Entry, targets: Sequence[Target]) -> None:
+        """Remove the intents of a write that will not happen.
+
+        What cannot be reached now is left to those who meet it, and to recovery.
+        """
+        try:
+            await self.intents.unlock(record_keys(targets), entry.intent)
+            if entry.operation is None:
+                self.forget(entry.intent)
+            else:  # at once: the next attempt has the same operation
+                await self._log.remove([entry.intent])
+        except MediatorError:
+            with suppress(MediatorError):
+                await self._log.abort(entry.intent)
+
+    async def release(self, targets: Sequence[Target], intent: str) -> None:
+        """Remove intents from objects that a write does not change, if they can be reached."""
+        if targets:
+            with suppress(MediatorError):
+                await self.intents.unlock(record_keys(targets), intent)
+
+    async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
+        """Whether any route is not in the newest model: its class may have been placed anew."""
+        databases = (await self._plane.newest_model()).databases
+        for route in routes:
+            database = databases.get(route.anchor.database)
+            if database is None or database.classes.get(route.schema.name) is not route:
+                return True
+        return False
+
+    async def close(self) -> None:
+        """Wait for what is being applied, and removed from the log."""
+        tasks = [*self._applying.values(), self._removing]
+        await asyncio.gather(*(task for task in tasks if task), return_exceptions=True)
+
+    def _notify(self, entry: Entry, *, applied: bool) -> None:
+        outcome: Any = "applied" if applied else "dropped"
+        self._observe(RedoRecovered(entry.database, entry.intent, outcome))
+
+    async def _targets(self, entry: Entry) -> list[Target]:
+        targets = []
+        for class_name, id_ in entry.records:
+            route = await self._route(entry.database, class_name)
+            if route is not None:
+                targets.append(Target(route, id_))
+        return targets
+
+    async def _route(self, database: str, class_name: str) -> ClassRoute | None:
+        try:
+            return await self._plane.route(database, class_name)
+        except (NotFound, AdvisoryOnly):
+            return None
+
+
+def _outcome_unknown(error: MediatorError) -> OutcomeUnknown:
+    detail = "The write is committed; what is missing of it follows once all systems answer."
+    system = error.system if isinstance(error, Unavailable) else "unknown"
+    unknown = OutcomeUnknown(detail, system=system)
+    unknown.__cause__ = error
+    return unknown
