@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from app.admin.api.schema_document import SCHEMA_DOCUMENT
 from app.admin.application import create_admin_app
+from app.api.openapi.components import COMPONENTS
 from app.api.openapi.document import data_paths
-from app.api.openapi.schemas import COMPONENTS
 from app.cli import COMMANDS
 from app.http.prefer import _KNOWN
 from app.http.problems import PROBLEM_TYPES
