@@ -213,6 +213,20 @@ class MediatorSettings(BaseSettings):
         "second", description="Durability of the embedded stores."
     )
 
+    @property
+    def required_catalogue_url(self) -> str:
+        """The address of the catalogue.
+
+        Raises:
+            MissingSetting: There is none.
+        """
+        if self.catalogue_url is None:
+            raise MissingSetting(
+                "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
+                " or use embedded stores (--embedded, PORTOLAN_EMBEDDED)."
+            )
+        return self.catalogue_url.get_secret_value()
+
 
 class PurgeTarget(BaseModel):
     """A cache that is purged, as an element of `PORTOLAN_PURGE`."""
