@@ -26,8 +26,9 @@ from app.commands.demo.rounds import interleaved
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.sketch_redis import sketch_in_redis
 from mediator.embedded.redis import EmbeddedRedis
-from sketch.filter.bloom import BloomFilter, FilterShape
+from sketch.filter.bloom import BloomFilter
 from sketch.filter.hashing import hash_all
+from sketch.filter.shape import FilterShape
 from sketch.filter.sizing import capacity
 
 __all__ = ["run"]

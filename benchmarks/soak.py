@@ -84,7 +84,7 @@ async def _staged() -> AsyncIterator[Stage]:
             for instance in (kept, shaken):  # one makes the catalogue's tables
                 await started.enter_async_context(instance)
             signals = Signals()
-            signals.hear()
+            signals.listen()
             async with interruptible(signals.ended):
                 yield Stage(scratch, fleet, kept, shaken)
 

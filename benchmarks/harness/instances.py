@@ -134,7 +134,7 @@ async def instances(
             for instance in made.values():  # one makes the catalogue's tables
                 await started.enter_async_context(instance)
             signals = Signals()
-            signals.hear()
+            signals.listen()
             async with interruptible(signals.ended):
                 yield made
 

@@ -30,8 +30,8 @@ from redis.asyncio import Redis
 
 from app.commands.demo.rounds import interleaved
 from benchmarks.harness.report import Options, Result
-from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
 from sketch.redis.server import PARTITION_KEYS, RedisSketch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from mediator.model.guard import guard_key
+from mediator.model.guard import CacheKey
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import Fragment
@@ -25,8 +25,10 @@ class OrphanResolver:
         self._calls = calls
         self._model = model
 
-    async def resolve(self, database: str, keys: Sequence[str], token: str) -> dict[str, int]:
-        """Fence the records of a write, and return the versions that stand, by guard key.
+    async def resolve(
+        self, database: str, keys: Sequence[CacheKey], token: str
+    ) -> dict[CacheKey, int]:
+        """Fence the records of a write, and return the versions that stand.
 
         Once this returns, nothing of the write takes effect any more; what has, is among the
         versions. Keys of classes or groups that are gone are left out, as are those of objects of
@@ -35,30 +37,27 @@ class OrphanResolver:
         Raises:
             Unavailable: A system does not answer.
         """
-        places = self._places(database, keys)
+        records = self._records(database, keys)
         stand = await asyncio.gather(
-            *(self._calls.fence(fragment, id_, token) for fragment, id_ in places)
+            *(self._calls.fence(fragment, id_, token) for fragment, id_ in records)
         )
-        asked = set(keys)
         known = (
-            (guard_key(fragment.class_name, id_, group), version)
-            for (fragment, id_), versions in zip(places, stand, strict=True)
+            (CacheKey(fragment.class_name, id_, group), version)
+            for (fragment, id_), versions in zip(records, stand, strict=True)
             for group, version in versions.items()
         )
-        return {key: version for key, version in known if key in asked}
+        return {key: version for key, version in known if key in keys}
 
-    def _places(self, database: str, keys: Sequence[str]) -> list[tuple[Fragment, str]]:
+    def _records(self, database: str, keys: Sequence[CacheKey]) -> list[tuple[Fragment, str]]:
         """Find the records that hold the keys' groups."""
         route = self._model().databases.get(database)
         if route is None:
             return []
         found: dict[tuple[Fragment, str], None] = {}
         for key in keys:
-            class_name, _, rest = key.partition("/")
-            id_, _, group = rest.rpartition("#")
-            fragment = _holder(route.classes.get(class_name), group)
+            fragment = _holder(route.classes.get(key.class_name), key.group)
             if fragment is not None:
-                found[fragment, id_] = None
+                found[fragment, key.id] = None
         return list(found)
 
 
