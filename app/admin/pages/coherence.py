@@ -51,7 +51,7 @@ async def begin(request: Request) -> Response:
         "count": _figure(form.get("count")),
         "rate": _figure(form.get("rate")),
     }
-    await probes.begin(read_request(asked, probes.limits))
+    await probes.start(read_request(asked, probes.limits))
     return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
 
 
