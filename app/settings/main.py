@@ -222,6 +222,20 @@ class MediatorSettings(BaseSettings):
         "second", description="Durability of the embedded stores."
     )
 
+    @property
+    def required_catalogue_url(self) -> str:
+        """The address of the catalogue.
+
+        Raises:
+            MissingSetting: There is none.
+        """
+        if self.catalogue_url is None:
+            raise MissingSetting(
+                "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
+                " or use embedded stores (--embedded, PORTOLAN_EMBEDDED)."
+            )
+        return self.catalogue_url.get_secret_value()
+
 
 class PurgeRequest(BaseModel):
     """The request that purges tags of any cache, as `sketch.purging.TagApi` describes it."""
