@@ -20,7 +20,7 @@ from app.api.writes import (
     build_put,
     build_update,
 )
-from app.coherence.cached_reads import Asked, CachedReads
+from app.coherence.cached_reads import CachedReads, ReadGrant
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Response, forbid_body, read_body
@@ -63,7 +63,7 @@ class Objects:
         if max_age_s is not None:
             return await self._read_dated(routed, selection, preference, max_age_s)
         conditional = routed.preconditions().if_none_match is not None
-        asked = reads and await reads.ask(
+        asked = reads and await reads.grant_object(
             Partition(routed.database, routed.class_name),
             routed.resource.route,
             routed.id,
@@ -76,7 +76,7 @@ class Objects:
         routed.request.phases.end("sketch")
         tag = reads.current_tag(asked, selection.schema_version, routed.preconditions())
         if tag is not None:
-            return Response(304, [(b"etag", tag.encode()), *reads.keeping(asked, hit=True)])
+            return Response(304, [(b"etag", tag.encode()), *reads.cache_headers(asked, hit=True)])
         return await self._read(routed, selection, _from_systems(preference), asked)
 
     def _read_dated(
@@ -89,7 +89,7 @@ class Objects:
         dated = None
         if self._reads is not None and selection.canonical:
             partition, route = Partition(routed.database, routed.class_name), routed.resource.route
-            dated = self._reads.dated(
+            dated = self._reads.grant_dated(
                 partition, route, routed.id, selection.groups, preference, max_age_s
             )
         return self._read(
@@ -101,7 +101,7 @@ class Objects:
         routed: RoutedRequest,
         selection: Selection,
         preference: ReadPreference,
-        asked: Asked | None = None,
+        asked: ReadGrant | None = None,
     ) -> Response:
         resource = routed.resource
         operation = Get(resource.database, resource.name, routed.id, selection.fields)
@@ -111,13 +111,13 @@ class Objects:
             if self._reads is None or asked is None:
                 raise
             routed.request.phases.end("store")
-            return answer_absence(routed, error, self._reads.keeping(asked))
+            return answer_absence(routed, error, self._reads.cache_headers(asked))
         routed.request.phases.end("store", " ".join(outcome.systems))
         planned = PlannedOperation(operation, resource, selection)
         if self._reads is None or asked is None:
             return answer_read(routed, planned, outcome)
-        self._reads.learn(asked, outcome)
-        return answer_read(routed, planned, outcome, self._reads.keeping(asked))
+        self._reads.record_versions(asked, outcome)
+        return answer_read(routed, planned, outcome, self._reads.cache_headers(asked))
 
     def put(self, routed: RoutedRequest) -> Awaitable[Response]:
         """Make it what the body says."""

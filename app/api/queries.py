@@ -21,7 +21,7 @@ from app.api.responses import (
     document_of,
 )
 from app.api.routed_request import RoutedRequest
-from app.coherence.cached_reads import Asked, CachedReads
+from app.coherence.cached_reads import CachedReads, ReadGrant
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import JSON
@@ -88,7 +88,7 @@ class Queries:
         asked = None
         if self._reads is not None and selection.canonical and not read.explain:
             partition, route = Partition(routed.database, routed.class_name), routed.resource.route
-            asked = await self._reads.ask_query(
+            asked = await self._reads.grant_query(
                 partition, route, routed.request.query, read.query.filter, routed.preference()
             )
         return await self._answer(routed, read, selection, asked)
@@ -142,7 +142,7 @@ class Queries:
         routed: RoutedRequest,
         read: ParsedQuery,
         selection: Selection,
-        asked: Asked | None = None,
+        asked: ReadGrant | None = None,
         *,
         cacheable: bool = True,
     ) -> Response:
@@ -171,10 +171,10 @@ class Queries:
         body = orjson.dumps(document)
         return _represented(routed, body, keeping, answer.freshness, answer.partial)
 
-    def _keeping(self, asked: Asked | None) -> Headers:
+    def _keeping(self, asked: ReadGrant | None) -> Headers:
         if asked is None or self._reads is None:
             return [REVALIDATE]
-        return self._reads.keeping(asked)
+        return self._reads.cache_headers(asked)
 
     def _position(self, resource: ClassResource, read: ParsedQuery, after: str) -> Position:
         sealed = self._cursors.open(_bound(resource, read), _database_id(resource), after)

@@ -39,14 +39,14 @@ def _purger(target: PurgeTarget, transport: httpx.AsyncBaseTransport | None) -> 
             return UrlPurger(target.name, target.at, token, transport=transport)
 
 
-def log_purging(told: PurgeEvent) -> None:
+def log_purging(event: PurgeEvent) -> None:
     """Write what operators want to read; what goes well is left to the metrics."""
-    match told:
+    match event:
         case PurgerChanged(down=True) | PurgeQueueUnanswered():
-            _log.warning("%s", told)
+            _log.warning("%s", event)
         case PurgerChanged():
-            _log.info("%s", told)
+            _log.info("%s", event)
         case PurgesFailed():
-            _log.debug("%s", told)
+            _log.debug("%s", event)
         case _:
             return

@@ -60,7 +60,7 @@ class Signals:
         self.hurried = asyncio.Event()
         self.drain = False
 
-    def hear(self) -> None:
+    def listen(self) -> None:
         """Begin to listen."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._end, True)
@@ -95,9 +95,9 @@ async def stop_accepting(listener: socket.socket) -> None:
     Where that cannot be, the listener is closed as it is.
     """
     program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
-    told = struct.pack("HL", 1, ctypes.addressof(program))
+    reference = struct.pack("HL", 1, ctypes.addressof(program))
     try:
-        listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, told)
+        listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, reference)
     except OSError:
         _log.debug("this system has no socket filters")
         return

@@ -1,12 +1,12 @@
-"""The decision: may this principal do that there? A pure function; what is not granted is denied.
+"""The access decision, a pure function; what is not granted is denied.
 
-Three refusals, which tell no more than each may:
+Three refusals, which disclose no more than each may:
 
-- `UNAUTHENTICATED`: nobody said who asks. It is the same whether the place exists or not.
+- `UNAUTHENTICATED`: the request has no principal. It is the same whether the target exists or not.
 - `HIDDEN`: the database is another tenant's, or nobody's, or nothing of it is granted. It is
   answered like a database that does not exist.
-- `FORBIDDEN`: the principal has something to do with the database, but not this. It is decided by
-  the grants alone, so it does not tell whether a class exists.
+- `FORBIDDEN`: the principal has grants on the database, but not this one. It is decided by the
+  grants alone, so it does not disclose whether a class exists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Decision", "Target", "decide", "sees"]
 
 
 class Decision(Enum):
-    """What became of a request for access."""
+    """The result of a decision."""
 
     ALLOWED = auto()
     UNAUTHENTICATED = auto()
@@ -31,7 +31,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked for.
+    """The target of an action.
 
     Attributes:
         database: The database.
@@ -50,9 +50,9 @@ def decide(principal: Principal | None, scope: Scope, target: Target) -> Decisio
     """Decide about one action.
 
     Args:
-        principal: Who asks; None: nobody said.
-        scope: What the action needs.
-        target: Where.
+        principal: The principal; None: the request has none.
+        scope: What the action requires.
+        target: Its target.
     """
     if scope is Scope.READ and target.visibility == "public" and target.class_name is not None:
         return Decision.ALLOWED

@@ -158,7 +158,7 @@ class Restoration:
     ) -> None:
         present = name in report.overwritten
         for class_name in part.classes:
-            await self._to.guard.renew(name, class_name)
+            await self._to.guard.invalidate_class(name, class_name)
         await self._to.renew(name)
         for class_name in part.classes:
             route = await self._to.plane.route(name, class_name)

@@ -38,12 +38,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mediator.access.metering import refusal
+from mediator.access.metering import RunBound
 from mediator.base.errors import (
     Conflict,
     IdempotencyReused,
     NotFound,
-    TooManyRequests,
     Unavailable,
 )
 from mediator.catalogue.connection import Catalogue
@@ -56,7 +55,6 @@ __all__ = [
     "MOST_RUNS",
     "UNDER_WAY",
     "CatalogueRuns",
-    "RunBound",
     "RunState",
     "StoredRun",
     "change",
@@ -70,8 +68,6 @@ ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
 UNDER_WAY: Final = ("forecasting", "running")
 RESUMABLE: Final = frozenset({"failed", "cancelled"})
 
-_RUN_RETRY_S: Final = 10.0
-
 MOST_QUEUED: Final = 1_000
 """Runs of a database that may wait at the same time."""
 
@@ -80,25 +76,6 @@ MOST_KEPT: Final = 5_000
 
 MOST_RUNS: Final = MOST_KEPT + MOST_QUEUED
 """Runs of a database that there may be until a worker removes some: no more are taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunBound:
-    """How many runs may be under way.
-
-    Attributes:
-        databases: Of which databases together.
-        most: How many of them may be there that have not ended.
-        pending: How many others are just being submitted, and count as if they were there.
-    """
-
-    databases: tuple[str, ...]
-    most: int
-    pending: int = 0
-
-    def refusal(self) -> TooManyRequests:
-        """Return the answer to one too many."""
-        return refusal("runs", f"{self.most} runs are under way already.", _RUN_RETRY_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from mediator.base.clock import Clock
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.base.results import result_or_raise, results_or_raise
-from mediator.model.guard import WriteGuard, guard_key
+from mediator.model.guard import CacheKey, WriteGuard
 from mediator.operations.admission import WriteAdmission
 from mediator.operations.backoff import WriteReply, retry_locked
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
@@ -41,7 +41,7 @@ __all__ = ["StoreCalls"]
 _Call = TypeVar("_Call", Read, Write)
 _Result = TypeVar("_Result")
 
-_NOTHING: Final[tuple[Mapping[str, int], Collection[str]]] = ({}, ())
+_NOTHING: Final[tuple[Mapping[CacheKey, int], Collection[CacheKey]]] = ({}, ())
 
 _CUT_OFF: Final = (
     "This replica is cut off from the coordination Redis, so the materialised view cannot follow"
@@ -187,12 +187,12 @@ class StoreCalls:
         self, store: GuardedStore, calls: Sequence[Write]
     ) -> list[WriteResult]:
         database = calls[0].fragment.database
-        keys = [guard_key(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
+        keys = [CacheKey(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)
         reads = self._reads_before(calls)
         records = await _read_before(store, reads) if reads else {}
         try:
-            results = await store.write(calls, token)
+            results = await store.write(calls, token.text)
         except StoreError as error:
             raise unavailable(store, error, "write") from error
         effects = partial(effects_of, calls, results, records)
@@ -202,7 +202,7 @@ class StoreCalls:
 
     async def acknowledge(self, database: str, class_name: str) -> None:
         """Call the guard for a write that is about to be acknowledged, but was never ended."""
-        await self._guard.unsure(database, class_name)
+        await self._guard.invalidate_results(database, class_name)
 
     def _reads_before(self, calls: Sequence[Write]) -> list[Read]:
         """Return the reads of what the guard needs to know of records before they are written."""
@@ -253,14 +253,14 @@ async def _read_before(store: GuardedStore, reads: Sequence[Read]) -> Records:
 
 def _stands(
     calls: Sequence[Write], results: Sequence[WriteResult]
-) -> tuple[Mapping[str, int], Collection[str]]:
-    """Return the versions that stand after writes, by guard key, and which of them are first."""
-    versions: dict[str, int] = {}
-    created: set[str] = set()
+) -> tuple[Mapping[CacheKey, int], Collection[CacheKey]]:
+    """Return the versions that stand after writes, and which of them are first."""
+    versions: dict[CacheKey, int] = {}
+    created: set[CacheKey] = set()
     for call, result in zip(calls, results, strict=True):
         for group in call.groups:
             if (version := result.versions.get(group)) is not None:
-                key = guard_key(call.fragment.class_name, call.id, group)
+                key = CacheKey(call.fragment.class_name, call.id, group)
                 versions[key] = version
                 if result.created:
                     created.add(key)

@@ -21,8 +21,8 @@ from redis.asyncio import Redis
 
 from redis_connection.commands import arguments
 from redis_connection.scripts import Script
-from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
+from sketch.filter.shape import FilterShape
 from sketch.protocol.bounds import by_partition, checked, checked_keys, known_versions
 from sketch.protocol.port import (
     BeginResult,

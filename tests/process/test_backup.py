@@ -34,7 +34,7 @@ from mediator.catalogue.tables import metadata
 from mediator.changes.feed import PositionGone
 from mediator.changes.position import FeedPosition
 from mediator.data_plane.walking import pages
-from mediator.model.guard import guard_key
+from mediator.model.guard import CacheKey
 from mediator.model.operations import Delete, Outcome, Put
 from mediator.stores.port import SystemConfig, Write, WriteKind
 from sketch.protocol.port import Partition
@@ -487,8 +487,8 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     await back_up(own, tmp_path / "b", database)
     await put(own, database, "kept", title="second")
     await put(own, database, "newer", title="written after the backup")
-    keys = [guard_key("things", id_, "main") for id_ in ("kept", "newer")]
-    await caches._lingering.give_way(part, keys)
+    keys = [str(CacheKey("things", id_, "main")) for id_ in ("kept", "newer")]
+    await caches._leases.release(part, keys)
     for key in keys:
         assert (await caches.sketch.report_read(part, [key], 60.0)).ttl_us > 0
     filter_ = await caches.sketch.snapshot([part])

@@ -14,7 +14,7 @@ from pymongo import AsyncMongoClient
 from redis.asyncio import Redis
 
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.commands.doctor.service import look_at
 from mediator.base.errors import Conflict, NotFound
 from mediator.integrity.accounts import Account, Wrong
@@ -228,7 +228,7 @@ async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyP
     await check(told, database)
     await Behind(told, database).title("onmongo", "a", "bypass")
     app = create_admin_app(
-        told.mediator.control, CollectorRegistry(), AdminParts(integrity=told.mediator.integrity)
+        told.mediator.control, CollectorRegistry(), AdminContext(integrity=told.mediator.integrity)
     )
     transport = httpx.ASGITransport(app)
 

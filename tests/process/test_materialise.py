@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.base.errors import Conflict, SchemaInvalid
@@ -582,7 +582,9 @@ async def test_states_move_only_for_the_holder_and_from_where_they_are(
 
 async def test_operators_see_views_and_look_after_them(view: ViewClient) -> None:
     mediator = view.service.mediator
-    app = create_admin_app(mediator.control, CollectorRegistry(), AdminParts(views=mediator.views))
+    app = create_admin_app(
+        mediator.control, CollectorRegistry(), AdminContext(views=mediator.views)
+    )
     where = f"/admin/v1/views/{view.database}"
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as admin:

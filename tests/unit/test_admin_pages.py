@@ -22,7 +22,7 @@ from app.admin.pages import explanations, figures, series
 from app.admin.pages.assets import Assets
 from app.admin.pages.page import Page
 from app.admin.pages.site import PAGES, mount_pages
-from app.telemetry.recent import Recent
+from app.telemetry.recent_events import RecentEvents
 from mediator.base.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
@@ -82,7 +82,7 @@ async def shown(plane: Plane, *pages: Page, path: str) -> httpx.Response:
     app = FastAPI()
     app.state.control = plane
     app.state.metrics = CollectorRegistry()
-    app.state.recent = None
+    app.state.recent_events = None
     mount_pages(app, (*PAGES, *pages))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -237,7 +237,7 @@ def test_long_values_are_cut_and_say_how_long_they_are() -> None:
 def test_series_tell_what_prometheus_is_told() -> None:
     registry = CollectorRegistry()
     lives = Histogram(
-        "portolan_cache_life_seconds", "", ["database", "class"], buckets=(1, 2), registry=registry
+        "portolan_cache_ttl_seconds", "", ["database", "class"], buckets=(1, 2), registry=registry
     )
     for life in (0.5, 1.5, 1.7, 9):
         lives.labels("news", "articles").observe(life)
@@ -248,11 +248,11 @@ def test_series_tell_what_prometheus_is_told() -> None:
 
 
 def test_what_is_frequent_is_not_kept_among_the_latest() -> None:
-    recent = Recent()
+    recent = RecentEvents()
     for epoch in range(60):
         recent.observe(PlacementDecided("news", epoch, {}, {}))
         recent.observe(RequestFinished("GET", "/", 200, 0.1))
-    kept = [event.told for event in recent.events]
+    kept = [event.observation for event in recent.events]
     assert len(kept) == 50
     assert kept[0] == PlacementDecided("news", 59, {}, {})
 

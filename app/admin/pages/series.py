@@ -21,7 +21,7 @@ def requests(registry: CollectorRegistry) -> dict[str, float]:
 def lives(registry: CollectorRegistry) -> dict[str, list[tuple[str, float]]]:
     """Return for each class the granted lives: their upper bound in seconds, and how many."""
     cumulated: dict[str, list[tuple[str, float]]] = defaultdict(list)
-    for labels, value in _samples(registry, "portolan_cache_life_seconds_bucket"):
+    for labels, value in _samples(registry, "portolan_cache_ttl_seconds_bucket"):
         cumulated[f"{labels['database']}/{labels['class']}"].append((labels["le"], value))
     return {name: _each(buckets) for name, buckets in sorted(cumulated.items())}
 

@@ -23,7 +23,7 @@ from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, asks_for
 from app.http.paths import parse_integer, parse_query
-from app.security.authorisation import Access
+from mediator.access.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers

@@ -63,7 +63,7 @@ async def _findings(admin: httpx.AsyncClient, objects: int) -> AsyncIterator[Fin
     yield Finding("service", ready["ready"], detail, fatal=not ready["ready"])
     for system in _items(await admin.get("/admin/v1/systems")):
         serves = system["state"] == "serving"
-        detail = system["state"] if serves else f"{system['state']}: {system['trouble']}"
+        detail = system["state"] if serves else f"{system['state']}: {system['error']}"
         yield Finding(f"system {system['name']} ({system['kind']})", serves, detail)
     for database in _items(await admin.get("/admin/v1/schemas")):
         name = database["name"]

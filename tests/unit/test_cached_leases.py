@@ -1,4 +1,4 @@
-"""Marks that linger: when they take writes, when they are ended, and how many there are."""
+"""Cached write leases: when they take writes, when they are released, how many there are."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from app.coherence import cached_leases as lingering
-from app.coherence.cached_leases import Lingering
+from app.coherence import cached_leases
+from app.coherence.cached_leases import CachedLeases
 from mediator.base.clock import SystemClock
+from mediator.model.guard import WriteToken
 from sketch.protocol.port import EndResult, OnContention, Partition, SketchLimits, SketchUnavailable
 
 PARTITION = Partition("news", "articles")
@@ -50,28 +51,28 @@ class Ends:
 class World:
     def __init__(self) -> None:
         self.clock, self.sketch = Hand(), Ends()
-        self.marks = Lingering(cast("Any", self.sketch), self.clock)
-        self.marks.start()
+        self.leases = CachedLeases(cast("Any", self.sketch), self.clock)
+        self.leases.start()
 
     async def written(self, key: str, token: str = "t") -> None:
-        """Write, as the first one, under a mark that is to linger."""
-        self.marks.keep(PARTITION, key, token, ROUTE, self.clock.now_s)
-        assert await self.marks.leave(token)
+        """Write, as the first one, under a lease that is to linger."""
+        self.leases.cache(PARTITION, key, WriteToken(token), ROUTE, self.clock.now_s)
+        assert await self.leases.finish(WriteToken(token))
 
     async def after(self, seconds: float) -> list[str]:
-        """Let time pass, and a round of the duty come; return which marks it ended."""
+        """Let time pass, and a round of the duty come; return which leases it ended."""
         self.clock.now_s += seconds
         before = len(self.sketch.ended)
-        await self.marks.end_some()
+        await self.leases.release_due()
         return self.sketch.ended[before:]
 
     async def refused(self, partition: Partition, key: str) -> None:
         """Hear of a read through another replica."""
         self.sketch.heard = partition, key
-        await self.marks.listen()
+        await self.leases.listen()
 
     def joins(self, key: str = "k") -> bool:
-        return self.marks.join(PARTITION, key, ROUTE) is not None
+        return self.leases.acquire(PARTITION, key, ROUTE) is not None
 
 
 @pytest.fixture
@@ -81,11 +82,11 @@ def world() -> World:
 
 async def test_further_writes_use_the_token_of_the_first(world: World) -> None:
     await world.written("k")
-    assert world.marks.join(PARTITION, "k", ROUTE) == "t"
+    assert world.leases.acquire(PARTITION, "k", ROUTE) == WriteToken("t")
     assert not world.joins("another")
-    assert world.marks.join(Partition("news", "authors"), "k", ROUTE) is None
-    assert await world.marks.leave("t")
-    assert not await world.marks.leave("of another write")
+    assert world.leases.acquire(Partition("news", "authors"), "k", ROUTE) is None
+    assert await world.leases.finish(WriteToken("t"))
+    assert not await world.leases.finish(WriteToken("of another write"))
     assert world.sketch.ended == []
 
 
@@ -93,7 +94,7 @@ async def test_a_mark_is_ended_a_moment_after_its_last_write(world: World) -> No
     await world.written("k")
     assert await world.after(1.9) == []
     assert world.joins()
-    await world.marks.leave("t")
+    await world.leases.finish(WriteToken("t"))
     assert await world.after(1.9) == []
     assert await world.after(0.2) == ["t"]
     assert not world.joins()
@@ -103,7 +104,7 @@ async def test_the_more_marks_there_are_the_sooner_idle_ones_are_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that there is room for others, where most is written once."""
-    monkeypatch.setattr(lingering, "_MOST", 8)
+    monkeypatch.setattr(cached_leases, "_MOST", 8)
     for number in range(4):
         await world.written(f"k{number}", str(number))
     assert await world.after(1.5) == []
@@ -117,11 +118,11 @@ async def test_a_mark_that_is_used_all_the_time_is_ended_when_it_is_old(world: W
     for _ in range(4):
         assert world.joins()
         assert await world.after(1.1) == []
-        await world.marks.leave("t")
+        await world.leases.finish(WriteToken("t"))
     assert world.joins()
     assert await world.after(0.5) == [], "a write is under way"
     assert not world.joins()
-    await world.marks.leave("t")
+    await world.leases.finish(WriteToken("t"))
     assert world.sketch.ended == ["t"]
 
 
@@ -148,16 +149,16 @@ async def test_writes_are_taken_for_a_small_part_of_the_lease(
 
 
 async def test_the_time_of_a_mark_counts_from_before_the_sketch_was_asked(world: World) -> None:
-    world.marks.keep(PARTITION, "k", "t", ROUTE, world.clock.now_s - 6.0)
-    assert not await world.marks.leave("t"), "its beginning took too long"
-    world.marks.keep(PARTITION, "k", "u", ROUTE, world.clock.now_s - 5.5)
+    world.leases.cache(PARTITION, "k", WriteToken("t"), ROUTE, world.clock.now_s - 6.0)
+    assert not await world.leases.finish(WriteToken("t")), "its beginning took too long"
+    world.leases.cache(PARTITION, "k", WriteToken("u"), ROUTE, world.clock.now_s - 5.5)
     world.clock.now_s += 0.6
     assert not world.joins()
 
 
 async def test_under_another_layout_a_mark_takes_no_write(world: World) -> None:
     await world.written("k")
-    assert world.marks.join(PARTITION, "k", object()) is None
+    assert world.leases.acquire(PARTITION, "k", object()) is None
     assert not world.joins()
     assert await world.after(0.0) == ["t"]
 
@@ -167,7 +168,7 @@ async def test_what_came_to_nothing_is_left_to_recovery(world: World) -> None:
     assert world.joins()
     assert await world.after(29.9) == []
     assert await world.after(0.2) == []
-    assert not await world.marks.leave("t"), "it is forgotten"
+    assert not await world.leases.finish(WriteToken("t")), "it is forgotten"
     assert world.sketch.ended == []
 
 
@@ -176,10 +177,10 @@ async def test_a_reader_ends_the_mark_of_its_key_and_no_other_lingers_for_a_whil
 ) -> None:
     await world.written("k")
     await world.written("other", "o")
-    await world.marks.give_way(PARTITION, ["some", "k"])
+    await world.leases.release(PARTITION, ["some", "k"])
     assert world.sketch.ended == ["t"]
-    world.marks.keep(PARTITION, "k", "u", ROUTE, world.clock.now_s)
-    assert not await world.marks.leave("u")
+    world.leases.cache(PARTITION, "k", WriteToken("u"), ROUTE, world.clock.now_s)
+    assert not await world.leases.finish(WriteToken("u"))
     assert world.joins("other")
     world.clock.now_s += 10.1
     await world.written("k", "v")
@@ -189,20 +190,20 @@ async def test_a_mark_in_use_ends_with_its_last_write(world: World) -> None:
     await world.written("k")
     assert world.joins()
     assert world.joins()
-    await world.marks.give_way(PARTITION, ["k"])
+    await world.leases.release(PARTITION, ["k"])
     assert not world.joins()
-    await world.marks.leave("t")
+    await world.leases.finish(WriteToken("t"))
     assert world.sketch.ended == []
-    await world.marks.leave("t")
+    await world.leases.finish(WriteToken("t"))
     assert world.sketch.ended == ["t"]
 
 
 async def test_who_asks_for_a_result_ends_all_marks_of_the_class(world: World) -> None:
     for number in range(3):
         await world.written(f"k{number}", str(number))
-    await world.marks.give_way_to_results(Partition("news", "authors"))
+    await world.leases.release_class(Partition("news", "authors"))
     assert world.sketch.ended == []
-    await world.marks.give_way_to_results(PARTITION)
+    await world.leases.release_class(PARTITION)
     assert world.sketch.ended == ["0", "1", "2"]
 
 
@@ -210,7 +211,7 @@ async def test_a_key_that_another_replica_wanted_to_read_is_avoided(world: World
     world.sketch.answer = EndResult.CONTENDED
     await world.written("k")
     assert await world.after(2.1) == ["t"]
-    world.marks.keep(PARTITION, "k", "u", ROUTE, world.clock.now_s)
+    world.leases.cache(PARTITION, "k", WriteToken("u"), ROUTE, world.clock.now_s)
     assert not world.joins()
 
 
@@ -226,15 +227,15 @@ async def test_what_the_sketch_has_refused_to_a_reader_gives_way_at_once(world: 
 async def test_a_mark_that_is_not_known_yet_gives_way_too(world: World) -> None:
     """Its reader may be heard of before its own beginning."""
     await world.refused(PARTITION, "k")
-    world.marks.keep(PARTITION, "k", "t", ROUTE, world.clock.now_s)
-    assert not await world.marks.leave("t")
+    world.leases.cache(PARTITION, "k", WriteToken("t"), ROUTE, world.clock.now_s)
+    assert not await world.leases.finish(WriteToken("t"))
 
 
 async def test_where_a_result_was_refused_all_marks_of_the_class_give_way(world: World) -> None:
     await world.written("k")
     await world.refused(Partition("news", "authors"), "")
     assert world.joins()
-    await world.marks.leave("t")
+    await world.leases.finish(WriteToken("t"))
     await world.refused(PARTITION, "")
     assert world.sketch.ended == ["t"]
     await world.written("k", "u")
@@ -254,31 +255,31 @@ async def test_a_replica_that_stops_leaves_no_marks(world: World) -> None:
     for number in range(250):
         await world.written(f"k{number}", str(number))
     assert world.joins("k7")
-    await world.marks.stop()
+    await world.leases.stop()
     assert len(world.sketch.ended) == 249
-    world.marks.keep(PARTITION, "late", "late", ROUTE, world.clock.now_s)
-    assert not await world.marks.leave("late")
-    await world.marks.leave("7")
+    world.leases.cache(PARTITION, "late", WriteToken("late"), ROUTE, world.clock.now_s)
+    assert not await world.leases.finish(WriteToken("late"))
+    await world.leases.finish(WriteToken("7"))
     assert len(set(world.sketch.ended)) == 250
 
 
 async def test_no_mark_lingers_before_the_start() -> None:
     world = World()
-    marks = Lingering(cast("Any", world.sketch), world.clock)
-    marks.keep(PARTITION, "k", "t", ROUTE, world.clock.now_s)
-    assert not await marks.leave("t")
+    leases = CachedLeases(cast("Any", world.sketch), world.clock)
+    leases.cache(PARTITION, "k", WriteToken("t"), ROUTE, world.clock.now_s)
+    assert not await leases.finish(WriteToken("t"))
 
 
 async def test_so_many_marks_linger_and_no_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lingering, "_MOST", 3)
-    monkeypatch.setattr(lingering, "_MOST_AVOIDED", 2)
+    monkeypatch.setattr(cached_leases, "_MOST", 3)
+    monkeypatch.setattr(cached_leases, "_MOST_AVOIDED", 2)
     for number in range(3):
         await world.written(f"k{number}", str(number))
-    world.marks.keep(PARTITION, "k3", "3", ROUTE, world.clock.now_s)
-    assert not await world.marks.leave("3")
-    await world.marks.give_way(PARTITION, ["k0", "k1", "k2"])
+    world.leases.cache(PARTITION, "k3", WriteToken("3"), ROUTE, world.clock.now_s)
+    assert not await world.leases.finish(WriteToken("3"))
+    await world.leases.release(PARTITION, ["k0", "k1", "k2"])
     await world.written("k0", "one that was avoided first is forgotten first")
-    world.marks.keep(PARTITION, "k2", "2", ROUTE, world.clock.now_s)
+    world.leases.cache(PARTITION, "k2", WriteToken("2"), ROUTE, world.clock.now_s)
     assert not world.joins("k2")

@@ -1,8 +1,8 @@
-"""How many objects tenants keep: counted now and then, and by what is written in between.
+"""The number of objects of tenants: counted periodically, and adjusted by writes in between.
 
-A write asks nobody: it is judged by the last count and by what this process has created and deleted
-since. So a tenant may go beyond its limit by what it creates through other replicas between two
-counts. What is written during a count may count twice until the next one.
+A write costs no round trip: it is checked against the last count and what this process has created
+and deleted since. So a tenant may exceed its limit by what it creates through other replicas
+between two counts. Writes during a count may count twice until the next one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["COUNTED_EVERY_S", "CountObjects", "StoredObjects"]
 COUNTED_EVERY_S: Final = 30.0
 """Seconds between two counts, unless they take long."""
 
-_REST: Final = 20
-"""How many times as long as a count took the next one is put off: it may burden the systems."""
+_PAUSE_FACTOR: Final = 20
+"""The pause after a count, in times of its duration: a count is a load on the systems."""
 
 CountObjects: TypeAlias = Callable[[str], Awaitable[int]]
 """Counts the objects of a database; raises `Unavailable`."""
@@ -55,9 +55,9 @@ class StoredObjects:
         self._grown[tenant] += by
 
     async def measure(self, tenants: Mapping[str, Iterable[str]]) -> None:
-        """Count the objects of tenants, if it is time to.
+        """Count the objects of tenants, if that is due.
 
-        A database that cannot be counted leaves its tenant with what was known before.
+        A tenant with a database that cannot be counted keeps its former number.
 
         Args:
             tenants: The databases of every tenant whose objects are bounded.
@@ -76,7 +76,7 @@ class StoredObjects:
             except Unavailable as error:
                 failed = error
         now_s = self._clock.monotonic()
-        self._due_s = now_s + max(COUNTED_EVERY_S, _REST * (now_s - started_s))
+        self._due_s = now_s + max(COUNTED_EVERY_S, _PAUSE_FACTOR * (now_s - started_s))
         if failed is not None:
             raise failed
 

@@ -1,4 +1,4 @@
-"""What happened last, for those who look at the pages; kept by each process for itself."""
+"""The latest events, which the pages show; each process keeps its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mediator.base.observation import (
     ViolationDetected,
 )
 
-__all__ = ["KEPT", "Event", "Recent"]
+__all__ = ["KEPT", "RecentEvents", "RecordedEvent"]
 
 KEPT: Final = frozenset(
     {CircuitChanged, PlacementDecided, ProposalRecorded, SystemRegistered, ViolationDetected}
@@ -25,28 +25,28 @@ _MOST: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened, and when, in seconds since 1970."""
+class RecordedEvent:
+    """An observation, and its time in seconds since 1970."""
 
     at_s: float
-    told: Observation
+    observation: Observation
 
 
-class Recent:
+class RecentEvents:
     """The latest decisions, and what else operators look for, newest first.
 
     `observe` is on the path of every request: what is frequent is not kept.
     """
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=_MOST)
+        self._events: deque[RecordedEvent] = deque(maxlen=_MOST)
 
-    def observe(self, told: Observation) -> None:
+    def observe(self, event: Observation) -> None:
         """Keep it if it is of a kind that is kept."""
-        if told.__class__ in KEPT:
-            self._events.appendleft(Event(time(), told))
+        if event.__class__ in KEPT:
+            self._events.appendleft(RecordedEvent(time(), event))
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[RecordedEvent]:
         """The events, newest first."""
         return list(self._events)

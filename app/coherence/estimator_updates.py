@@ -1,9 +1,9 @@
-"""The estimator of lives beside the service: what it needs to know from time to time.
+"""What the TTL estimator needs to know from time to time, off the path of requests.
 
-Reads and writes are told to it where they happen, which takes microseconds and no input or output.
-Here it hears, every few seconds and off the path of requests: what classes ask for, how full their
-filters are, and what other replicas have seen. All of that only makes lives better: where the Redis
-through which replicas tell one another does not answer, each goes by what it sees itself.
+It counts reads and writes where they happen, which takes microseconds and no input or output.
+Every few seconds it gets what classes ask for, how full their filters are, and what other replicas
+have seen. All of that only makes TTLs better: where the Redis by which replicas exchange it does
+not answer, each goes by what it sees itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mediator.base.clock import Clock
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import RoutingModel
+from sketch.filter.bloom import BloomFilter
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable, Snapshot
 from sketch.ttl import (
     Cate,
@@ -33,10 +34,10 @@ from sketch.ttl import (
     Weights,
 )
 
-__all__ = ["EXCHANGE_KEY", "Lifetimes", "make_estimator"]
+__all__ = ["EXCHANGE_KEY", "EstimatorUpdates", "make_estimator"]
 
 EXCHANGE_KEY: Final = "portolan:lifetimes"
-"""Where replicas tell one another, in the Redis of the sketch."""
+"""Of the exchange between replicas, in the Redis of the sketch."""
 
 _TERMS_S: Final = 1.0
 _EXCHANGE_S: Final = 5.0
@@ -58,13 +59,13 @@ def make_estimator(settings: CacheSettings) -> TtlEstimator:
             return Learner(LearnerSettings(longest_s, constraints=constraints), memory)
 
 
-class Lifetimes:
+class EstimatorUpdates:
     """Keeps an estimator informed.
 
     Args:
         estimator: The estimator.
         sketch: The server's sketch.
-        exchange: Where replicas tell one another.
+        exchange: How replicas exchange what they have seen.
         model: Returns the routing model in force.
         clock: The time.
     """
@@ -82,47 +83,47 @@ class Lifetimes:
         self._exchange = exchange
         self._model = model
         self._clock = clock
-        self._agreed: RoutingModel | None = None
+        self._updated: RoutingModel | None = None
         self._replica = uuid4().hex
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         """Return what is to be done again and again."""
         return [
-            PeriodicTask("hearing what classes ask for", _TERMS_S, self.agree),
-            PeriodicTask("telling rates to other replicas", _EXCHANGE_S, self.exchange),
-            PeriodicTask("looking at filters", _FILTERS_S, self.look_at_filters),
+            PeriodicTask("updating the TTL limits of classes", _TERMS_S, self.update_terms),
+            PeriodicTask("exchanging rates with other replicas", _EXCHANGE_S, self.exchange),
+            PeriodicTask("measuring how full filters are", _FILTERS_S, self.measure_filters),
         ]
 
-    async def agree(self) -> None:
-        """Tell the estimator what classes ask for, if that has changed."""
+    async def update_terms(self) -> None:
+        """Give the estimator what classes ask for, if that has changed."""
         model = self._model()
-        if model is not self._agreed:
-            self._estimator.agree(_terms(model, self._sketch.limits.longest_ttl_s))
-            self._agreed = model
+        if model is not self._updated:
+            self._estimator.set_terms(_terms(model, self._sketch.limits.longest_ttl_s))
+            self._updated = model
 
     async def exchange(self) -> None:
-        """Tell the other replicas what was seen, and hear what they have."""
+        """Publish what was seen, and merge what the other replicas have."""
         entries = []
         for entry in self._estimator.share(self._clock.now()):
             entries.append(entry)
             await asyncio.sleep(0)  # requests that wait are served between two classes
         if entries:
             await self._exchange.publish(self._replica, {"classes": entries})
-        await self.hear()
+        await self.merge()
 
-    async def hear(self) -> None:
-        """Hear what the other replicas have seen, and one before this that is no more."""
-        told = await self._exchange.others(self._replica)
-        self._estimator.merge([other.get("classes") for other in told], self._clock.now())
+    async def merge(self) -> None:
+        """Merge what the other replicas have seen, and one before this that is no more."""
+        others = await self._exchange.others(self._replica)
+        self._estimator.merge([other.get("classes") for other in others], self._clock.now())
 
-    async def look_at_filters(self) -> None:
-        """Tell the estimator how full filters are."""
+    async def measure_filters(self) -> None:
+        """Give the estimator the false positive rates of filters."""
         try:
             for partition in self._estimator.regrets:
                 snapshot = await self._sketch.snapshot([partition])
                 self._estimator.filled(partition, _false_positives(snapshot))
         except SketchUnavailable as error:
-            _log.debug("filters were not looked at: %s", error)
+            _log.debug("filters were not measured: %s", error)
 
     async def close(self) -> None:
         """Release every connection."""
@@ -143,6 +144,5 @@ def _terms(model: RoutingModel, longest_s: float) -> Mapping[Partition, Terms]:
 
 def _false_positives(snapshot: Snapshot) -> float:
     if snapshot.revalidate_all:
-        return 0.0  # says nothing of lives
-    filled = int.from_bytes(snapshot.bits).bit_count() / snapshot.shape.bits
-    return float(filled**snapshot.shape.hashes)
+        return 0.0  # says nothing of TTLs
+    return BloomFilter.from_bits(snapshot.shape, snapshot.bits).false_positive_rate

@@ -1,4 +1,4 @@
-"""An area of metrics: it says which of what is told concerns it, and counts that."""
+"""Groups of metrics, and how their counters and gauges are made."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-__all__ = ["OF_CLASS", "Area", "Hear", "counter", "gauge"]
+__all__ = ["OF_CLASS", "Handler", "MetricGroup", "counter", "gauge"]
 
-Hear: TypeAlias = Callable[[Any], None]
-"""Takes one event, of the class under which it is found."""
+Handler: TypeAlias = Callable[[Any], None]
+"""Counts one event."""
 
 OF_CLASS: Final = ("database", "class")
 
 
-class Area(Protocol):
-    """Metrics that belong together."""
+class MetricGroup(Protocol):
+    """Metrics that are counted from the same events."""
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """What counts an event, by the event's class."""
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """The handlers of events, by the class of the event."""
 
 
 def counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Counter:

@@ -1,4 +1,4 @@
-"""Marks that linger, on a real sketch: what they save, and whom they give way to."""
+"""Cached write leases on a real sketch: what they save, and what releases them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from app.coherence.cached_leases import Lingering
+from app.coherence.cached_leases import CachedLeases
 from app.settings.main import CacheSettings
+from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
 from sketch.protocol.port import OnContention, Partition
 from sketch.redis.server import RedisSketch
@@ -50,15 +51,15 @@ async def fresh(
 ) -> AsyncIterator[Paper]:
     """A database of which nobody has asked for results; for those who are patient."""
     async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
-        opened.caches._lingering._used_s = 600.0
+        opened.caches._leases._usable_s = 600.0
         yield opened
 
 
 @pytest.fixture
 def patient(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks are ended by nothing but what a test does."""
-    monkeypatch.setattr(paper.caches._lingering, "_used_s", 600.0)
-    monkeypatch.setattr(Lingering, "_is_due", lambda *_: False)
+    monkeypatch.setattr(paper.caches._leases, "_usable_s", 600.0)
+    monkeypatch.setattr(CachedLeases, "_is_due", lambda *_: False)
 
 
 def cacheable(answer: httpx.Response) -> bool:
@@ -75,7 +76,7 @@ async def made(paper: Paper) -> str:
     """Make an object, of which nothing is marked any more."""
     id_ = unique("a")
     await paper.put(id_)
-    await paper.end_marks()
+    await paper.release_leases()
     return id_
 
 
@@ -147,7 +148,7 @@ async def test_a_reader_of_another_replica_finds_it_soon(paper: Paper, other: Pa
 
     async def avoided() -> bool:
         place = (paper.partition, f"articles/{id_}#hits")
-        return all(place in replica.caches._lingering._avoided for replica in (paper, other))
+        return all(place in replica.caches._leases._avoided for replica in (paper, other))
 
     await eventually(avoided)
 
@@ -159,19 +160,19 @@ async def test_a_mark_that_is_being_used_gives_way_after_its_last_write(
     await listened_to(paper, 2)
     id_ = await made(paper)
     await paper.inc(id_)
-    lingering, calls = paper.caches._lingering, Calls().of(paper, monkeypatch)
-    token = lingering.join(paper.partition, f"articles/{id_}#hits", _route(paper))
+    leases, calls = paper.caches._leases, Calls().of(paper, monkeypatch)
+    token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
     assert not cacheable(await other.get(id_))
 
     async def heard() -> bool:
-        return not lingering._open[paper.partition]
+        return not leases._usable[paper.partition]
 
     await eventually(heard)
     assert calls.ended == []
     assert not cacheable(await other.get(id_)), "a write is under way"
     assert token is not None
-    await lingering.leave(token)
-    assert calls.ended == [token]
+    await leases.finish(token)
+    assert calls.ended == [token.text]
     assert cacheable(await other.get(id_))
 
 
@@ -222,7 +223,7 @@ async def test_a_result_is_not_kept_while_writes_may_be_acknowledged_that_do_not
 ) -> None:
     """They are ended by nothing here: this replica is told of those who ask, and hears nothing."""
     paper = fresh
-    monkeypatch.setattr(paper.caches._lingering, "give_way_to_results", _nothing)
+    monkeypatch.setattr(paper.caches._leases, "release_class", _nothing)
     word, id_ = unique("w"), unique("n")
     for text in ("a", "b"):
         await paper.http.put(f"notes/{id_}", json={"text": text})
@@ -231,7 +232,7 @@ async def test_a_result_is_not_kept_while_writes_may_be_acknowledged_that_do_not
         assert not cacheable(await other.http.get(query))
         await paper.http.put(f"notes/{id_}", json={"text": word})
         assert not cacheable(await other.http.get(query))
-        await paper.end_marks()
+        await paper.release_leases()
         assert cacheable(await other.http.get(query))
         await paper.http.put(f"notes/{id_}", json={"text": "c"})
         assert (await paper.filter()).contains(f"notes//text={word}")
@@ -271,7 +272,7 @@ async def test_who_asks_for_a_result_in_the_same_replica_need_not_wait(fresh: Pa
     assert cacheable(await paper.http.get("notes?text=b"))
     await paper.http.put(f"notes/{id_}", json={"text": "c"})
     assert (await paper.filter()).contains("notes//text=b")
-    assert not paper.caches._lingering._marks
+    assert not paper.caches._leases._leases
 
 
 async def test_a_replica_that_stops_leaves_nothing_pending(
@@ -293,10 +294,10 @@ async def test_what_was_fenced_takes_no_more_writes(paper: Paper) -> None:
     """As if the replica had stood still for longer than the lease, and another one had settled."""
     id_ = await made(paper)
     await paper.inc(id_)
-    [token] = paper.caches._lingering._marks
-    key = f"articles/{id_}#hits"
-    await paper.running.mediator.orphan_resolver.resolve(paper.database, [key], token)
-    await paper.caches.sketch.end(paper.partition, token, {})
+    [token] = paper.caches._leases._leases
+    key = CacheKey("articles", id_, "hits")
+    await paper.running.mediator.orphan_resolver.resolve(paper.database, [key], token.text)
+    await paper.caches.sketch.end(paper.partition, token.text, {})
     late = await paper.inc(id_)
     assert late.status_code == 503
     assert "too late" in late.json()["detail"]
@@ -333,8 +334,8 @@ async def test_a_write_whose_end_nobody_knows_is_settled_by_another(
     async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
         id_ = await made(paper)
         await paper.inc(id_)
-        lingering = paper.caches._lingering
-        token = lingering.join(paper.partition, f"articles/{id_}#hits", _route(paper))
+        leases = paper.caches._leases
+        token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
         assert token, "a write begins that never ends"
 
         async def settled() -> bool:

@@ -1,8 +1,8 @@
-"""A data plane on which a tenant does no more than it may: cost of queries, number of objects.
+"""A data plane within a tenant's limits: cost of queries, number of objects.
 
-What a tenant keeps is known without asking anybody (`mediator.access.stored`). Once there is no
-room, an object that is there is still replaced, changed and deleted: a put that says nothing of
-that is bound to an object that is there, and one that finds none is refused.
+The number of objects is known without a round trip (`mediator.access.stored_objects`). At the limit
+an object that is there can still be replaced, changed and deleted: a put without a condition is
+bound to an object that is there, and is refused if there is none.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from mediator.transactions.model import Transaction
 __all__ = ["MeteredPlane", "Transact", "metered"]
 
 Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
-"""Carries out a transaction."""
+"""Executes a transaction."""
 
 _A = TypeVar("_A", bound=Outcome | MediatorError)
 
-_LONGEST_PAUSE_S: Final = 1.0
-"""A query whose tenant has spent a little more than it may waits; else it is refused."""
+_MAX_PAUSE_S: Final = 1.0
+"""The longest wait of a query whose tenant is a little over its rate; else it is refused."""
 
 _PRESENT: Final = Condition(present=True)
 _NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
-"""Holds for no object; whoever carries out the write still knows it again if it comes again."""
+"""Holds for no object; a retry of the write is still recognised."""
 
 
 class MeteredPlane:
     """Implements `mediator.data_plane.port.DataPlane` for one tenant.
 
     Args:
-        plane: Does the operations.
-        meter: The tenant's account.
+        plane: The data plane.
+        meter: The tenant's meter.
     """
 
     def __init__(self, plane: DataPlane, meter: Meter) -> None:
@@ -123,7 +123,7 @@ class MeteredPlane:
 
     async def _pause(self) -> None:
         debt_s = self._meter.debt_s
-        if debt_s > _LONGEST_PAUSE_S:
+        if debt_s > _MAX_PAUSE_S:
             rate = self._meter.limits.rows_rate
             why = f"queries may examine {rate:g} records in a second."
             raise refusal("rows_rate", why, debt_s)

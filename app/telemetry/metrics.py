@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from app.telemetry.area import Area, Hear
 from app.telemetry.caches import CacheMetrics
 from app.telemetry.feed import FeedMetrics
 from app.telemetry.jobs import JobMetrics
+from app.telemetry.metric_group import Handler, MetricGroup
 from app.telemetry.placements import PlacementMetrics, ViewMetrics
 from app.telemetry.purging import PurgeMetrics, SketchMetrics
 from app.telemetry.requests import RequestMetrics
@@ -21,7 +21,7 @@ from app.telemetry.tenants import TenantMetrics
 from mediator.base.observation import RequestFinished, StoreCallFinished, ViewReadFinished
 from sketch.ttl.events import TtlGranted
 
-__all__ = ["Instruments"]
+__all__ = ["Metrics"]
 
 MOST_WAITING: Final = 128
 """Events that wait to be counted, at most."""
@@ -29,11 +29,11 @@ MOST_WAITING: Final = 128
 _FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, TtlGranted, ViewReadFinished})
 
 
-class Instruments(Collector):
-    """The metrics of every area; `observe` is on the path of every request.
+class Metrics(Collector):
+    """The metrics of every group; `observe` is on the path of every request.
 
-    What is told there for every request only waits, and is counted many at a time, at the latest
-    when the registry is read: the code that counts is warm then, and takes a fraction of the time.
+    Frequent events only wait there, and are counted many at a time, at the latest when the registry
+    is read: the code that counts is warm then, and takes a fraction of the time.
 
     Attributes:
         registry: What is scraped.
@@ -47,14 +47,14 @@ class Instruments(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(self)  # before the others: they are asked in this order
+        self.registry.register(self)  # before the others: they are collected in this order
         self.requests = RequestMetrics(self.registry)
         self.caches = CacheMetrics(self.registry)
         self.sketch = SketchMetrics(self.registry)
         self.views = ViewMetrics(self.registry)
         self.jobs = JobMetrics(self.registry)
         self.tenants = TenantMetrics(self.registry)
-        areas: tuple[Area, ...] = (
+        groups: tuple[MetricGroup, ...] = (
             self.requests,
             StoreMetrics(self.registry),
             PlacementMetrics(self.registry),
@@ -64,32 +64,32 @@ class Instruments(Collector):
             self.caches,
             self.tenants,
         )
-        self._hears: dict[type[Any], Hear] = {
-            kind: hear for area in areas for kind, hear in area.hears.items()
+        self._handlers: dict[type[Any], Handler] = {
+            kind: handle for group in groups for kind, handle in group.handlers.items()
         }
         self._waiting: list[Any] = []
 
-    def observe(self, told: Any) -> None:
-        """Count what happened: an observation, or what caches and purging tell of."""
-        kind = told.__class__
+    def observe(self, event: Any) -> None:
+        """Count an event: an observation, or an event of caches and purging."""
+        kind = event.__class__
         if kind in _FREQUENT:
-            self._waiting.append(told)
+            self._waiting.append(event)
             if len(self._waiting) >= MOST_WAITING:
                 self._count_waiting()
-        elif (hear := self._hears.get(kind)) is not None:
-            hear(told)
+        elif (handle := self._handlers.get(kind)) is not None:
+            handle(event)
 
     def collect(self) -> Iterable[Metric]:
-        """Count what waits, so that the metrics asked next have it; there is none of its own."""
+        """Count what waits, for the metrics that are collected next; it has none of its own."""
         self._count_waiting()
-        self.requests.look()
-        self.caches.look()
-        self.views.look()
-        self.tenants.look()
+        self.requests.refresh()
+        self.caches.refresh()
+        self.views.refresh()
+        self.tenants.refresh()
         return ()
 
     def _count_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        hears = self._hears
-        for told in waiting:
-            hears[told.__class__](told)
+        handlers = self._handlers
+        for event in waiting:
+            handlers[event.__class__](event)

@@ -27,8 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from mediator.base.errors import Conflict, Forbidden, MediatorError, NotFound, PreconditionFailed
-from mediator.data_plane.ownership import (
+from mediator.access.ownership import (
     ADMIN,
     Owner,
     binding_groups,
@@ -40,6 +39,7 @@ from mediator.data_plane.ownership import (
     taken,
     with_owner,
 )
+from mediator.base.errors import Conflict, Forbidden, MediatorError, NotFound, PreconditionFailed
 from mediator.data_plane.port import DataPlane
 from mediator.model.filters import And, Compare, Comparison
 from mediator.model.operations import (

@@ -6,7 +6,7 @@ own. A writer whose mark lingers acknowledges its writes without a look at what 
 ==================  ================================================================================
 in the model        in the code
 ==================  ================================================================================
-``begin``           `steps.begin`: whether the mark may linger; `RegisteredQueries.follow`
+``begin``           `steps.begin`: whether the mark may linger; `QueryRegistry.follow`
 ``write``           the store's own write
 ``acknowledge``     the answer 2xx, of a write whose mark lingers
 ``end``             `Lingering`: `steps.end`

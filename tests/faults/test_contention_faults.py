@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
 from sketch.redis import contention as redis_wanted
 from sketch.redis.server import RedisSketch

@@ -1,6 +1,6 @@
 """Whose an object is: what is shown of it, what may be written to it, and what is said of others'.
 
-Pure functions; `mediator.data_plane.owned` carries them out.
+Pure functions; `mediator.access.owned_plane` carries them out.
 """
 
 from __future__ import annotations

@@ -1,25 +1,24 @@
-"""What a request of the data API may do: asked before any store is.
+"""Authorisation of one request: what it may do, decided before any store is called.
 
-`Access` is what a request has where nobody is authenticated: everything is allowed. Routes that
-name a class ask in one place (`app.api.router`); those that name several ask for each.
+`Access` is that of a request where nobody is authenticated: everything is allowed. Routes that name
+a class ask in one place (`app.api.router`); those that name several ask for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from mediator.access.cache import AccessCache
 from mediator.access.decision import Decision, Target, decide
-from mediator.access.former_owners import had_owners_until
-from mediator.access.metered import MeteredPlane, Transact, metered
-from mediator.access.metering import UNLIMITED, Meter
+from mediator.access.former_owners import changes_open_at, had_owners_until
+from mediator.access.metered_plane import MeteredPlane, Transact, metered
+from mediator.access.metering import UNLIMITED, Meter, RunBound
 from mediator.access.model import Principal, Scope
+from mediator.access.owned_plane import OwnedPlane
 from mediator.base.errors import Forbidden, MediatorError, NotFound, Unauthenticated
-from mediator.catalogue.runs import RunBound
-from mediator.data_plane.owned import OwnedPlane
 from mediator.data_plane.port import DataPlane
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import Visibility
@@ -49,7 +48,7 @@ class Access:
     __slots__ = ("meter",)
 
     meter: Meter
-    """The account of whoever asks."""
+    """The meter of the tenant."""
 
     def __init__(self, meter: Meter = UNLIMITED) -> None:
         self.meter = meter
@@ -71,9 +70,9 @@ class Access:
             by_anybody: Whether what is public is open to everybody for this.
 
         Raises:
-            Unauthenticated: It is not known who asks.
-            Forbidden: Whoever asks may not.
-            NotFound: There is no such database, as far as whoever asks may know.
+            Unauthenticated: The request has no principal.
+            Forbidden: The principal may not.
+            NotFound: There is no such database, as far as the principal may know.
         """
 
     def require_some(self, scope: Scope, database: str) -> None:
@@ -85,7 +84,7 @@ class Access:
 
     @property
     def sender(self) -> tuple[str, ...]:
-        """Whose Idempotency-Keys a request uses: nobody can have the answers to another's."""
+        """The namespace of the request's Idempotency-Keys: no sender gets answers to another's."""
         return ()
 
     def readable(self, database: str) -> tuple[str, ...] | None:  # noqa: ARG002 - see Restricted
@@ -132,6 +131,26 @@ class Access:
         """
         return None
 
+    def require_changes(self, database: str, class_name: str) -> None:
+        """Return if every change to a class from now on may be shown to the request.
+
+        Raises:
+            Forbidden: Its objects have owners, or had until a moment ago.
+        """
+        self.require_all(database, class_name)
+        until = self.owned_until(database, class_name)
+        if until is not None and datetime.now(UTC) <= (open_at := changes_open_at(until)):
+            detail = (
+                f"Objects of {class_name} had owners a moment ago: its changes are for"
+                f" administrators of it. Ask again after {open_at:%Y-%m-%dT%H:%M:%SZ}."
+            )
+            raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
+
+    def may_read_all_since(self, database: str, class_name: str, moment: datetime) -> bool:
+        """Whether every object of a class may be shown, as it is and as it was since a moment."""
+        until = self.owned_until(database, class_name)
+        return self.may_read_all(database, class_name) and (until is None or moment > until)
+
     def enter_class(
         self,
         scope: Scope,  # noqa: ARG002 - see Restricted
@@ -162,7 +181,7 @@ class Access:
         yield None
 
     def transact(self, transact: Transact) -> Transact:
-        """Return what carries out transactions as the request may have them carried out."""
+        """Return `transact` within the limits of the request."""
         return transact
 
 
@@ -177,10 +196,10 @@ class Restricted(Access):
     """May do what is granted to a principal, or to everybody.
 
     Args:
-        principal: Who asks; None: nobody said.
-        access_cache: Tells who owns what.
+        principal: The principal; None: the request has none.
+        access_cache: The owners of databases.
         model: Returns the routing model in force.
-        meter: The account of the principal's tenant.
+        meter: The meter of the principal's tenant.
     """
 
     __slots__ = ("_access_cache", "_model", "principal")
@@ -238,8 +257,8 @@ class Restricted(Access):
 
     def owner_of(self, database: str, class_name: str) -> str | None:
         """Return the subject whose objects alone are there; see `Access.owner_of`."""
-        found = self._find(database, class_name)
-        if found is None or found.schema.owner_field is None:
+        route = self._find(database, class_name)
+        if route is None or route.schema.owner_field is None:
             return None
         if self._decide(Scope.ADMIN, database, class_name) is Decision.ALLOWED:
             return None
@@ -249,9 +268,9 @@ class Restricted(Access):
 
     def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
         """Whether every object of a class may be shown; see `Access.may_read_all`."""
-        found = self._find(database, class_name)
-        nobodys = found is not None and found.schema.owner_field is None
-        scope = Scope.READ if nobodys else Scope.ADMIN
+        route = self._find(database, class_name)
+        is_ownerless = route is not None and route.schema.owner_field is None
+        scope = Scope.READ if is_ownerless else Scope.ADMIN
         decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
         return decision is Decision.ALLOWED
 
@@ -283,7 +302,7 @@ class Restricted(Access):
         if schema.owner_field is None or _allows(principal, Scope.ADMIN, target):
             return ClassAccess(None, names)
         if scope is not Scope.READ:
-            # Whoever writes to objects of their own has to see whose they are.
+            # A writer of its own objects has to see whose they are.
             self.require(Scope.READ, database, class_name)
         return ClassAccess(principal.subject, names)
 
@@ -306,13 +325,13 @@ class Restricted(Access):
             yield RunBound(databases, most, pending)
 
     def transact(self, transact: Transact) -> Transact:
-        """Return what carries out transactions of the principal's tenant."""
+        """Return `transact` within the limits of the principal's tenant."""
         if not self.meter.bounds_operations:
             return transact
         return metered(transact, self.meter, self._model())
 
     def _allowed(self, scope: Scope, database: str) -> list[str]:
-        """Name the classes of a database in which the principal may do that."""
+        """Return the classes of a database in which the principal may do that."""
         route = self._model().databases.get(database)
         return [
             name
@@ -328,9 +347,9 @@ class Restricted(Access):
         return decide(self.principal, scope, target)
 
     def _visibility(self, database: str, class_name: str | None) -> Visibility:
-        """Look in the model in force: what it does not know is not public."""
-        found = None if class_name is None else self._find(database, class_name)
-        return "none" if found is None else found.schema.cache.visibility
+        """Return who may keep answers by the model in force; unknown classes are not public."""
+        route = None if class_name is None else self._find(database, class_name)
+        return "none" if route is None else route.schema.cache.visibility
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
         route = self._model().databases.get(database)
@@ -338,7 +357,7 @@ class Restricted(Access):
 
 
 def refusal(decision: Decision, scope: Scope) -> MediatorError:
-    """Return the error that a decision is answered with."""
+    """Return the error of a decision that is no permission."""
     match decision:
         case Decision.UNAUTHENTICATED:
             return Unauthenticated("This needs a key or a token, in the Authorization field.")
