@@ -48,7 +48,7 @@ from mediator.routing.model import ClassRoute
 __all__ = ["Backup", "BackupSources", "Progress", "Tell"]
 
 _PAUSE_S: Final = 0.2
-_PATIENCE_S: Final = 120.0
+_TIMEOUT_S: Final = 120.0
 """A write over several systems whose process has died is settled well within it."""
 
 
@@ -153,7 +153,7 @@ class Backup:
     async def _whole(self, database: str, name: str, seen: Outcome) -> Outcome | None:
         """Wait for the parts of an object that are still being written; None: it is gone."""
         outcome = seen
-        until = self._from.clock.monotonic() + _PATIENCE_S
+        until = self._from.clock.monotonic() + _TIMEOUT_S
         while outcome.partial:
             if self._from.clock.monotonic() > until:
                 raise Unavailable(f"{name}/{seen.id} is not settled.", system=name)

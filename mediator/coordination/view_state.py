@@ -21,7 +21,7 @@ from redis.asyncio import Redis
 from mediator.base.lease import Lease
 from mediator.changes.feed import LeaseLost
 from mediator.changes.partitions import PARTITIONS
-from mediator.coordination.failures import reply_of
+from mediator.coordination.errors import reply_of
 from mediator.coordination.scripts import TICKS, script_of
 from mediator.materialisation.state import CopyState, PartitionState, Step
 from mediator.materialisation.watermarks import CopyKey, WatermarkSnapshot

@@ -14,7 +14,7 @@ from typing import Final
 from redis.asyncio import Redis
 
 from mediator.changes.writers import Registrations
-from mediator.coordination.failures import reply_of
+from mediator.coordination.errors import reply_of
 
 __all__ = ["RECOVERED", "WRITERS", "RedisWriters"]
 

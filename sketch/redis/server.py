@@ -88,7 +88,7 @@ class RedisSketch:
     Args:
         redis: Its address, or a client whose settings are used for a connection of our own.
         limits: What is promised and held; all replicas should say the same.
-        shape: Of the filters; partitions that were of another shape are begun anew.
+        shape: Of the filters; partitions of another shape are invalidated.
         namespace: What the names of all keys begin with.
         timeout_s: Longest wait for replies.
 

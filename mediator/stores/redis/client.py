@@ -1,4 +1,4 @@
-"""A client of one Redis server: it connects when it is needed, and again when that is lost."""
+"""A client of one Redis server: it connects when it is needed, and anew after a loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn it is to probe: one at a time among all replicas, as two would measure each other.
+"""The lease of a probe: one at a time among all replicas, as two would measure each other.
 
 ========================================= ======================================================
 what happens                              what becomes of it
@@ -24,18 +24,18 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.changes.log_relays import Leasing
 
-__all__ = ["LEASE_S", "RENEW_S", "Turn"]
+__all__ = ["LEASE_S", "RENEW_S", "ProbeLease"]
 
 LEASE_S: Final = 6.0
 RENEW_S: Final = 1.5
 _NAME: Final = "probe"
 
 
-class Turn:
-    """A probe's turn, from when it is taken until it is given back.
+class ProbeLease:
+    """A probe's lease, from when it is acquired until it is released.
 
     Args:
-        leases: Leases that replicas share; None: there is no other replica that could be known.
+        leases: Leases that replicas share; None: there are none, and every process has its own.
         clock: Its monotonic time is used.
     """
 
@@ -44,23 +44,23 @@ class Turn:
         self._clock = clock
         self._token = uuid4().hex
 
-    async def take(self) -> bool:
-        """Take it; False while another replica has it. Raises `Unavailable` if nobody knows."""
+    async def acquire(self) -> bool:
+        """Acquire it; False while another replica holds it. Raises `Unavailable`."""
         return self._leases is None or await self._leases.acquire(_NAME, self._token, LEASE_S)
 
     async def lost(self) -> None:
-        """Keep it, and return once it cannot be kept any longer."""
-        kept = self._clock.monotonic()
-        while self._clock.monotonic() < kept + LEASE_S:
+        """Renew it, and return once it is lost."""
+        acquired_at = self._clock.monotonic()
+        while self._clock.monotonic() < acquired_at + LEASE_S:
             await asyncio.sleep(RENEW_S)
             with suppress(Unavailable):
-                asked = self._clock.monotonic()
-                if not await self.take():
+                requested_at = self._clock.monotonic()
+                if not await self.acquire():
                     return
-                kept = asked
+                acquired_at = requested_at
 
-    async def give_back(self) -> None:
-        """Let others have it."""
+    async def release(self) -> None:
+        """Release it."""
         if self._leases is not None:
-            with suppress(Unavailable):  # it ends by itself
+            with suppress(Unavailable):  # it expires
                 await self._leases.release(_NAME, self._token)
