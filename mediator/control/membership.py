@@ -2,8 +2,8 @@
 
 Each replica confirms every second which epoch of the catalogue it has in force, and that no write
 is under way any more that this epoch does not allow. That gives it a lease: for `LEASE_S` from when
-it began to look it may write, and acknowledge what it wrote. Whoever places a class anew waits
-until every other replica has confirmed its hold, or has lost its lease (docs/replicas.md).
+it began to read it may write, and acknowledge what it wrote. A replica that places a class anew
+waits until every other replica has confirmed its hold, or has lost its lease (docs/replicas.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mediator.operations.calls import StoreCalls
 __all__ = ["LEASE_S", "Membership"]
 
 LEASE_S: Final = 120.0
-"""Seconds for which a replica goes on writing that does not reach the catalogue."""
+"""Seconds for which a replica without the catalogue goes on writing."""
 
 _EXPIRED_S: Final = LEASE_S + 5.0
 """Clocks run at almost the same speed: after so long, by the catalogue's, a lease is over."""
