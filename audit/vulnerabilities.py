@@ -24,7 +24,7 @@ import typer
 from audit.bundled import audit_bundled
 from audit.go_modules import audit_go
 
-__all__ = ["Report", "Reviewed", "audit_locks", "judge", "read_reviewed"]
+__all__ = ["Report", "Reviewed", "assess", "audit_locks", "read_reviewed"]
 
 WITHIN_S: Final = 60
 """Seconds that the service has to answer for everything."""
@@ -75,16 +75,16 @@ class Report:
         return f"Dependencies: no known vulnerability in {self.known} versions{unknown}."
 
 
-def judge(told: Mapping[str, Any], reviewed: Iterable[Reviewed], today: date) -> Report:
-    """Judge what pip-audit found.
+def assess(findings: Mapping[str, Any], reviewed: Iterable[Reviewed], today: date) -> Report:
+    """Assess what pip-audit found.
 
     Args:
-        told: Its report, of format ``json``.
+        findings: Its report, of format ``json``.
         reviewed: What does not concern us.
         today: The day.
     """
     left = {(entry.package, entry.id): entry for entry in reviewed}
-    packages = told["dependencies"]
+    packages = findings["dependencies"]
     known = [package for package in packages if "skip_reason" not in package]
     wrong: list[str] = []
     for package in known:
@@ -126,23 +126,23 @@ def _ask(locks: Sequence[Path]) -> Mapping[str, Any]:
         )
     except subprocess.TimeoutExpired:
         raise ConnectionError(f"it took longer than {WITHIN_S} s") from None
-    told = _read(done.stdout)
-    if told is None:
+    findings = _read(done.stdout)
+    if findings is None:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise ConnectionError(said[-1] if said else "nothing was answered that could be read")
-    return told
+    return findings
 
 
 def _read(printed: bytes) -> Mapping[str, Any] | None:
-    """Return a report; None if it is none, or not of the form that is judged."""
+    """Return a report; None if it is none, or not of the form that is assessed."""
     try:
-        told: dict[str, Any] = orjson.loads(printed)
-        for package in told["dependencies"]:
+        findings: dict[str, Any] = orjson.loads(printed)
+        for package in findings["dependencies"]:
             if "skip_reason" not in package:
                 _ = (package["name"], package["version"], package["vulns"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
-    return told
+    return findings
 
 
 def audit_locks(*, strict: bool = False) -> bool:
@@ -153,11 +153,11 @@ def audit_locks(*, strict: bool = False) -> bool:
     """
     reviewed = read_reviewed((Path(__file__).parent / "reviewed.toml").read_text())
     try:
-        told = _ask(sorted(_ROOT.glob(_LOCKS)))
+        findings = _ask(sorted(_ROOT.glob(_LOCKS)))
     except ConnectionError as error:
         typer.echo(f"Dependencies were not audited: {error}")
         return not strict
-    report = judge(told, reviewed, datetime.now(UTC).date())
+    report = assess(findings, reviewed, datetime.now(UTC).date())
     typer.echo(report.summary)
     return not report.wrong and (report.is_whole or not strict)
 

@@ -323,13 +323,8 @@ async def _start(mediator: Mediator, caching: CacheSettings | None) -> None:
 
 
 def _options(settings: MediatorSettings, *, alone: bool) -> MediatorOptions:
-    if settings.catalogue_url is None:
-        raise MissingSetting(
-            "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
-            " or start with --embedded."
-        )
     return MediatorOptions(
-        catalogue_url=settings.catalogue_url.get_secret_value(),
+        catalogue_url=settings.required_catalogue_url,
         migrate=settings.catalogue_migrate == "auto",
         coordination_url=_revealed(settings.coordination_url),
         systems=[system.registration() for system in _systems(settings)],

@@ -114,8 +114,8 @@ class Access:
     ) -> bool:
         """Whether every object of a class may be shown, also those that there were once.
 
-        Nobody can tell whose objects were of a class that is not known any more: they are for
-        administrators of it, like those of a class whose objects have owners.
+        The owners of objects of an unknown class are unknown: they are for its administrators, like
+        objects with owners.
 
         Args:
             database: Where.
@@ -127,7 +127,7 @@ class Access:
     def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
         """Return until when objects of a class were not all there for the request.
 
-        None: Since always, or still, which `may_read_all` tells.
+        None: since always, or still, as `may_read_all` returns.
         """
         return None
 

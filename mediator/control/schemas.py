@@ -253,7 +253,7 @@ class Schemas:
         """Hold writes to classes, on all replicas, while the block runs; yields the database.
 
         A block that succeeds has ended the hold by changing the database. One that fails may have
-        done so all the same, as its answer was lost: the catalogue tells.
+        done so all the same, as its answer was lost: the catalogue has it.
         """
         route = self._executor.model.databases[stored.name]
         moment, held = await self._catalogue.hold(stored, classes)

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from app.commands.doctor.service import look_at
+from app.commands.doctor.service import examine_service
 from app.commands.key import key
 from app.commands.key_option import key_in
 from mediator.access.cache import AccessCache
@@ -535,7 +535,7 @@ async def test_the_doctor_knows_the_data_port_from_the_admin_port(
             super().__init__(**options, transport=httpx.ASGITransport(running.container.data))
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
-    [finding] = await look_at("http://portolan", 10)
+    [finding] = await examine_service("http://portolan", 10)
     assert "not as an admin API" in finding.detail
 
 
@@ -548,11 +548,11 @@ async def test_the_doctor_shows_its_key_to_the_installation(
             super().__init__(**options, transport=transport)
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
-    [refused] = await look_at("http://portolan", 10)
+    [refused] = await examine_service("http://portolan", 10)
     assert (refused.fatal, "PORTOLAN_KEY" in refused.remedy) == (True, True)
     file = tmp_path / "key"
     file.write_text(f"{await running.key('admin', tenant='operator')}\n")
-    findings = {f.what: f for f in await look_at("http://portolan", 10, key_in(file))}
+    findings = {f.what: f for f in await examine_service("http://portolan", 10, key_in(file))}
     assert findings[f"objects of {running.database}"].found
     monkeypatch.setenv("PORTOLAN_KEY", file.read_text().strip())
     assert key_in(None) == key_in(file)

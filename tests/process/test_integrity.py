@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
-from app.commands.doctor.service import look_at
+from app.commands.doctor.service import examine_service
 from mediator.base.errors import Conflict, NotFound
 from mediator.integrity.check import Integrity, Report
 from mediator.integrity.histories import GroupHistory, MismatchKind
@@ -237,7 +237,7 @@ async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyP
             super().__init__(**options, transport=transport)
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
-    findings = {f.what: f for f in await look_at("http://portolan", 100)}
+    findings = {f.what: f for f in await examine_service("http://portolan", 100)}
     assert findings["service"].found
     assert findings["system redis (redis)"].found
     ours = findings[f"objects of {database}"]
@@ -248,7 +248,7 @@ async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[", "nowhere", "http://nowhere:x"])
 async def test_an_address_that_does_not_answer_is_a_finding(url: str) -> None:
-    [finding] = await look_at(url, 1)
+    [finding] = await examine_service(url, 1)
     assert finding.fatal
     assert not finding.found
     assert "does not answer" in finding.detail
@@ -276,7 +276,7 @@ async def test_an_address_of_something_else_is_a_finding(
             super().__init__(**options, transport=transport)
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
-    [finding] = await look_at("http://portolan", 1)
+    [finding] = await examine_service("http://portolan", 1)
     assert finding.fatal
     assert "not as an admin API" in finding.detail
     assert "8081" in finding.remedy

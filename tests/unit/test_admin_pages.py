@@ -18,7 +18,7 @@ from jinja2 import UndefinedError
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from app.admin.application import create_admin_app
-from app.admin.pages import explanations, figures, series
+from app.admin.pages import explanations, formatting, series
 from app.admin.pages.assets import Assets
 from app.admin.pages.page import Page
 from app.admin.pages.site import PAGES, mount_pages
@@ -229,21 +229,21 @@ def test_durations(value: float | None, told: str) -> None:
 
 
 def test_long_values_are_cut_and_say_how_long_they_are() -> None:
-    told = figures.FILTERS["cut"](["x" * 1_000])
+    told = formatting.FILTERS["cut"](["x" * 1_000])
     assert len(told) < 200
     assert told.endswith("… (1,004 characters)")
 
 
 def test_series_tell_what_prometheus_is_told() -> None:
     registry = CollectorRegistry()
-    lives = Histogram(
+    ttls = Histogram(
         "portolan_cache_ttl_seconds", "", ["database", "class"], buckets=(1, 2), registry=registry
     )
-    for life in (0.5, 1.5, 1.7, 9):
-        lives.labels("news", "articles").observe(life)
+    for ttl_s in (0.5, 1.5, 1.7, 9):
+        ttls.labels("news", "articles").observe(ttl_s)
     purges = Counter("portolan_purges", "", ["purger", "outcome"], registry=registry)
     purges.labels("edge", "sent").inc(3)
-    assert series.lives(registry) == {"news/articles": [("1.0", 1), ("2.0", 2), ("+Inf", 1)]}
+    assert series.ttls(registry) == {"news/articles": [("1.0", 1), ("2.0", 2), ("+Inf", 1)]}
     assert series.purges(registry) == {"edge": {"sent": 3}}
 
 

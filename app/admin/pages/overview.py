@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import Request, Response
 
 from app.admin.pages.page import Page, page_router, render
-from app.admin.pages.schema_map import hues_of
+from app.admin.pages.schema_map import colours_of
 from app.admin.pages.series import requests
 from app.telemetry.recent_events import RecordedEvent
 from mediator.base.observation import (
@@ -36,7 +36,7 @@ async def show(request: Request) -> Response:
         readiness=await state.control.readiness(),
         systems=systems,
         loads={system["name"]: _load(system["traffic"]) for system in systems},
-        hues=hues_of(systems),
+        colours=colours_of(systems),
         scaling=await state.control.scaling(),
         databases=await state.control.databases(),
         requests=requests(state.metrics),

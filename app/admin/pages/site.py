@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.admin.pages import coherence, data, jobs, overview, schema_map, what_if
 from app.admin.pages.assets import Assets
-from app.admin.pages.figures import FILTERS
+from app.admin.pages.formatting import FILTERS
 from app.admin.pages.page import Page
 
 __all__ = ["PAGES", "mount_pages"]

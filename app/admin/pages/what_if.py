@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, render
-from app.admin.pages.schema_map import hues_of
+from app.admin.pages.schema_map import colours_of
 from app.http.paths import parse_pairs
 from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.control.port import ControlPlane
@@ -40,8 +40,8 @@ async def show(request: Request, database: Database = None) -> Response:
             outcome = await control.what_if(name, _supposition(sliders))
         except MediatorError as error:
             problem = error.detail
-        hues = hues_of(await control.systems())
-        context |= {"sliders": sliders, "outcome": outcome, "problem": problem, "hues": hues}
+        colours = colours_of(await control.systems())
+        context |= {"sliders": sliders, "outcome": outcome, "problem": problem, "colours": colours}
     return render(request, "what_if.html", **context)
 
 

@@ -78,7 +78,7 @@ def examine_tls(http: HttpSettings) -> list[Finding]:
 
 def examine_environment() -> list[Finding]:
     """Look for variables that look like settings and are none."""
-    return [Finding("setting", False, told) for told in unknown_settings(os.environ)]
+    return [Finding("setting", False, warning) for warning in unknown_settings(os.environ)]
 
 
 def _certificate(certificate: Certificate) -> Finding:

@@ -1,4 +1,4 @@
-"""Figures as people read them: the filters of the templates."""
+"""The filters of the templates, which format values for people."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def moment(value: str | float | None) -> str:
     """Write a time, given in seconds since 1970 or in RFC 3339, in UTC."""
     if value is None:
         return NONE
-    of = datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else None
-    of = of or datetime.fromisoformat(str(value))
-    return of.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    time = datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else None
+    time = time or datetime.fromisoformat(str(value))
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def cut(value: Any) -> str:
