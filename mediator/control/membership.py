@@ -61,16 +61,16 @@ class Membership:
         while True:
             started_at = self._clock.monotonic()
             epoch = await self._in_force()
-            await self._calls.drained()
+            await self._calls.admission.drained()
             if await self._replicas.confirm(self._name, epoch):
-                self._calls.lease_until = started_at + LEASE_S
+                self._calls.admission.lease_until = started_at + LEASE_S
                 return
             # Who joins looks again: what was decided before did not wait for this replica.
             await self._replicas.join(self._name)
 
     async def close(self) -> None:
         """Leave; what writes on all the same acknowledges nothing."""
-        self._calls.lease_until = -inf
+        self._calls.admission.lease_until = -inf
         with suppress(Unavailable):
             await self._replicas.leave(self._name)
 
@@ -80,7 +80,7 @@ class Membership:
         Raises:
             Unavailable: One of them does not confirm, and may still hold its lease.
         """
-        await self._calls.drained()
+        await self._calls.admission.drained()
         until = self._clock.monotonic() + _TIMEOUT_S
         while late := await self._replicas.behind(self._name, epoch, _EXPIRED_S):
             if self._clock.monotonic() > until:
