@@ -25,6 +25,7 @@ check: install docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m audit.references
 	$(BIN)/python -m audit.vulnerabilities
 
 # Whether a version that is installed somewhere has a known vulnerability; says so if nobody could be asked.

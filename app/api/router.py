@@ -196,7 +196,7 @@ class DataApi:
 
     def _options(self, request: Request, route: Route) -> Response:
         if request.method != "OPTIONS":
-            detail = f"{request.method} is not among: {route.allow}."
+            detail = f"The route has the methods {route.allow}, and not {request.method}."
             headers = [("Allow", route.allow)]
             raise HttpError(METHOD_NOT_ALLOWED, detail, headers=headers)
         forbid_body(request)

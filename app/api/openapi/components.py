@@ -18,6 +18,7 @@ from app.api.models.transfer import ImportSummary
 from app.api.openapi.grammar import GRAMMAR
 from app.api.routed_request import LONGEST_AGE_S
 from app.http.validation import Parameters
+from spark_jobs.runner.job import JobDocument
 
 __all__ = ["COMPONENTS", "parameters_of"]
 
@@ -25,6 +26,7 @@ _BODIES: Final[dict[str, Any]] = {
     "BatchOperation": BatchOperation,
     "BatchRequest": BatchRequest,
     "TransactionRequest": TransactionRequest,
+    "Job": JobDocument,
 }
 _ANSWERS: Final[dict[str, Any]] = {
     "Problem": Problem,

@@ -114,45 +114,4 @@ GRAMMAR: Final[dict[str, Any]] = {
         },
         ["as", "reference"],
     ),
-    "Job": {
-        "type": "object",
-        "properties": {
-            "kind": {"type": "string", "minLength": 1},
-            "spec": {"type": "object"},
-            "limits": {
-                "type": "object",
-                "properties": {
-                    "rows": {"type": "integer", "minimum": 0},
-                    "pairs": {"type": "integer", "minimum": 0},
-                    "memory_bytes": {"type": "integer", "minimum": 0},
-                    "time_s": {"type": "number", "exclusiveMinimum": 0},
-                },
-                "additionalProperties": False,
-            },
-            "into": {
-                "type": "object",
-                "properties": {
-                    "class": {"type": "string", "minLength": 1},
-                    "id": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "minItems": 1,
-                        "maxItems": 8,
-                        "uniqueItems": True,
-                    },
-                },
-                "required": ["class"],
-                "additionalProperties": False,
-            },
-        },
-        "required": ["kind", "spec"],
-        "additionalProperties": False,
-        "examples": [
-            {
-                "kind": "example.count",
-                "spec": {"records": {"class": "people"}, "field": "city"},
-                "limits": {"rows": 1_000_000},
-            }
-        ],
-    },
 }
