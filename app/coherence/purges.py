@@ -9,7 +9,7 @@ from typing import TypeAlias
 import httpx
 
 from app.settings.main import PurgeTarget
-from sketch.purging import Purger, TagPurger, UrlPurger, cloudflare, fastly, varnish
+from sketch.purging import Purger, TagApi, TagPurger, UrlPurger, cloudflare, fastly, varnish
 from sketch.purging.events import PurgeEvent, PurgeQueueUnanswered, PurgerChanged, PurgesFailed
 
 __all__ = ["Connect", "log_purging", "make_purgers"]
@@ -35,6 +35,10 @@ def _purger(target: PurgeTarget, transport: httpx.AsyncBaseTransport | None) -> 
             return TagPurger(fastly(target.name, target.at, token), transport)
         case "cloudflare":
             return TagPurger(cloudflare(target.name, target.at, token), transport)
+        case "tags":
+            assert target.request is not None  # PurgeTarget demands it
+            request = target.request.model_dump()
+            return TagPurger(TagApi(target.name, target.at, token, **request), transport)
         case "nginx":
             return UrlPurger(target.name, target.at, token, transport=transport)
 

@@ -164,11 +164,11 @@ async def _plainly(take: Step, redis: Redis, names: Names, keys: Sequence[str], 
 
 
 async def _plain_begins(redis: Redis, names: Names, batch: Sequence[str]) -> None:
-    asked: list[Command] = []
+    queries: list[Command] = []
     for key in batch:
-        asked += (("TIME",), ("HGET", names["writes"], f"t{key}"))
-        asked.append(("ZSCORE", names["handed"], key))
-    answers = await _pipelined(redis, asked)
+        queries += (("TIME",), ("HGET", names["writes"], f"t{key}"))
+        queries.append(("ZSCORE", names["copies"], key))
+    answers = await _pipelined(redis, queries)
     commands: list[Command] = []
     for number, key in enumerate(batch):
         commands.append(("ZADD", names["stale"], "GT", answers[3 * number + 2], key))
@@ -176,7 +176,7 @@ async def _plain_begins(redis: Redis, names: Names, batch: Sequence[str]) -> Non
         for place in positions(key, _SHAPE):
             commands.append(("HINCRBY", names["counts"], place, 1))
             commands.append(("SETBIT", names["bits"], place, 1))
-        commands.append(("HINCRBY", names["marks"], key, 1))
+        commands.append(("HINCRBY", names["pending"], key, 1))
         commands.append(("HDEL", names["versions"], key))
         commands.append(("HSET", names["writes"], f"t{key}", key))
         commands.append(("ZADD", names["leases"], "NX", _LEASE_S, f"t{key}"))
@@ -184,17 +184,17 @@ async def _plain_begins(redis: Redis, names: Names, batch: Sequence[str]) -> Non
 
 
 async def _plain_ends(redis: Redis, names: Names, batch: Sequence[str]) -> None:
-    asked: list[Command] = []
+    queries: list[Command] = []
     for key in batch:
-        asked += (("TIME",), ("HGET", names["writes"], f"t{key}"))
-        asked.append(("HINCRBY", names["marks"], key, -1))
-        asked.append(("ZSCORE", names["handed"], key))
-        asked.append(("ZSCORE", names["stale"], key))
-        asked.append(("HGET", names["versions"], key))
-    await _pipelined(redis, asked)
+        queries += (("TIME",), ("HGET", names["writes"], f"t{key}"))
+        queries.append(("HINCRBY", names["pending"], key, -1))
+        queries.append(("ZSCORE", names["copies"], key))
+        queries.append(("ZSCORE", names["stale"], key))
+        queries.append(("HGET", names["versions"], key))
+    await _pipelined(redis, queries)
     commands: list[Command] = []
     for key in batch:
-        commands.append(("HDEL", names["marks"], key))
+        commands.append(("HDEL", names["pending"], key))
         commands.append(("HSET", names["versions"], key, 7))
         commands.append(("HDEL", names["writes"], f"t{key}"))
         commands.append(("ZREM", names["leases"], f"t{key}"))
@@ -202,17 +202,17 @@ async def _plain_ends(redis: Redis, names: Names, batch: Sequence[str]) -> None:
 
 
 async def _plain_reports(redis: Redis, names: Names, batch: Sequence[str]) -> None:
-    asked: list[Command] = []
+    queries: list[Command] = []
     for key in batch:
-        asked += (("TIME",), ("HMGET", names["meta"], "uncacheable", "saturated"))
-        asked.append(("HGET", names["versions"], key))
-        asked.append(("HGET", names["marks"], key))
-        asked.append(("ZCARD", names["handed"]))
-    answers = await _pipelined(redis, asked)
+        queries += (("TIME",), ("HMGET", names["meta"], "uncacheable", "saturated"))
+        queries.append(("HGET", names["versions"], key))
+        queries.append(("HGET", names["pending"], key))
+        queries.append(("ZCARD", names["copies"]))
+    answers = await _pipelined(redis, queries)
     until = int(answers[0][0]) + _TTL_S
     commands: list[Command] = []
     for key in batch:
-        commands.append(("ZADD", names["handed"], "GT", until, key))
+        commands.append(("ZADD", names["copies"], "GT", until, key))
         commands.append(("HSETNX", names["versions"], key, "f"))
     await _pipelined(redis, commands)
 
