@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: install run test test-large check audit docs reference chart chart-reference format lock sbom \
-  rivals screenshots clean
+  competitors screenshots clean
 
 install: $(STAMP)
 
@@ -25,6 +25,7 @@ check: install docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m audit.references
 	$(BIN)/python -m audit.vulnerabilities
 
 # Whether a version that is installed somewhere has a known vulnerability; says so if nobody could be asked.
@@ -121,12 +122,12 @@ screenshots: install
 	$(BIN)/python -m docs.screenshots
 
 # What private linkage is measured against; its packages cannot live beside ours.
-rivals: .venv-rivals/.installed
+competitors: .venv-competitors/.installed
 
-.venv-rivals/.installed: benchmarks/rivals.lock
-	$(PYTHON) -m venv .venv-rivals
-	.venv-rivals/bin/pip install --quiet --disable-pip-version-check --require-hashes -r benchmarks/rivals.lock
+.venv-competitors/.installed: benchmarks/competitors.lock
+	$(PYTHON) -m venv .venv-competitors
+	.venv-competitors/bin/pip install --quiet --disable-pip-version-check --require-hashes -r benchmarks/competitors.lock
 	@touch $@
 
 clean:
-	rm -rf site .tools .venv-rivals $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache
+	rm -rf site .tools .venv-competitors $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache

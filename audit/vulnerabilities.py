@@ -24,7 +24,7 @@ import typer
 from audit.bundled import audit_bundled
 from audit.go_modules import audit_go
 
-__all__ = ["Report", "Reviewed", "audit_locks", "judge", "read_reviewed"]
+__all__ = ["Report", "Reviewed", "assess", "audit_locks", "read_reviewed"]
 
 WITHIN_S: Final = 60
 """Seconds that the service has to answer for everything."""
@@ -49,19 +49,19 @@ class Report:
     """What was found.
 
     Attributes:
-        asked: Versions that the service was asked about.
-        known: Those that it could tell something of.
+        looked_up: Versions that the service was asked for.
+        known: Those that it knew.
         wrong: What is wrong, a line each.
     """
 
-    asked: int
+    looked_up: int
     known: int
     wrong: tuple[str, ...]
 
     @property
     def is_whole(self) -> bool:
         """Whether the service knew all of them."""
-        return self.known == self.asked
+        return self.known == self.looked_up
 
     @property
     def summary(self) -> str:
@@ -70,39 +70,39 @@ class Report:
             return "Dependencies need care:\n" + "\n".join(self.wrong)
         if not self.known:
             return "Dependencies were not audited: the service knew none of them."
-        left = self.asked - self.known
+        left = self.looked_up - self.known
         unknown = f"; the service does not know {left} others" if left else ""
         return f"Dependencies: no known vulnerability in {self.known} versions{unknown}."
 
 
-def judge(told: Mapping[str, Any], reviewed: Iterable[Reviewed], today: date) -> Report:
-    """Judge what pip-audit found.
+def assess(findings: Mapping[str, Any], reviewed: Iterable[Reviewed], today: date) -> Report:
+    """Assess what pip-audit found.
 
     Args:
-        told: Its report, of format ``json``.
+        findings: Its report, of format ``json``.
         reviewed: What does not concern us.
         today: The day.
     """
     left = {(entry.package, entry.id): entry for entry in reviewed}
-    packages = told["dependencies"]
+    packages = findings["dependencies"]
     known = [package for package in packages if "skip_reason" not in package]
     wrong: list[str] = []
     for package in known:
-        for found in package["vulns"]:
-            names = (found["id"], *found["aliases"])
+        for vulnerability in package["vulns"]:
+            names = (vulnerability["id"], *vulnerability["aliases"])
             met = [left.pop((package["name"], name), None) for name in names]
             entry = next((entry for entry in met if entry is not None), None)
             if entry is None or entry.until < today:
-                wrong.append(_line(package, found, entry))
+                wrong.append(_line(package, vulnerability, entry))
     if known:  # else nothing was found because nothing was looked up
         wrong += [f"{e.package}: {e.id} is reviewed, and not found any more" for e in left.values()]
     return Report(len(packages), len(known), tuple(wrong))
 
 
-def _line(package: Mapping[str, Any], found: Mapping[str, Any], entry: Reviewed | None) -> str:
-    fixed = ", ".join(found["fix_versions"]) or "none yet"
+def _line(package: Mapping[str, Any], known: Mapping[str, Any], entry: Reviewed | None) -> str:
+    fixed = ", ".join(known["fix_versions"]) or "none yet"
     review = "" if entry is None else f"; its review ended on {entry.until}"
-    return f"{package['name']} {package['version']}: {found['id']}, fixed in {fixed}{review}"
+    return f"{package['name']} {package['version']}: {known['id']}, fixed in {fixed}{review}"
 
 
 def read_reviewed(text: str) -> list[Reviewed]:
@@ -126,23 +126,23 @@ def _ask(locks: Sequence[Path]) -> Mapping[str, Any]:
         )
     except subprocess.TimeoutExpired:
         raise ConnectionError(f"it took longer than {WITHIN_S} s") from None
-    told = _read(done.stdout)
-    if told is None:
+    findings = _read(done.stdout)
+    if findings is None:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise ConnectionError(said[-1] if said else "nothing was answered that could be read")
-    return told
+    return findings
 
 
 def _read(printed: bytes) -> Mapping[str, Any] | None:
-    """Return a report; None if it is none, or not of the form that is judged."""
+    """Return a report; None if it is none, or not of the form that is assessed."""
     try:
-        told: dict[str, Any] = orjson.loads(printed)
-        for package in told["dependencies"]:
+        findings: dict[str, Any] = orjson.loads(printed)
+        for package in findings["dependencies"]:
             if "skip_reason" not in package:
                 _ = (package["name"], package["version"], package["vulns"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
-    return told
+    return findings
 
 
 def audit_locks(*, strict: bool = False) -> bool:
@@ -153,11 +153,11 @@ def audit_locks(*, strict: bool = False) -> bool:
     """
     reviewed = read_reviewed((Path(__file__).parent / "reviewed.toml").read_text())
     try:
-        told = _ask(sorted(_ROOT.glob(_LOCKS)))
+        findings = _ask(sorted(_ROOT.glob(_LOCKS)))
     except ConnectionError as error:
         typer.echo(f"Dependencies were not audited: {error}")
         return not strict
-    report = judge(told, reviewed, datetime.now(UTC).date())
+    report = assess(findings, reviewed, datetime.now(UTC).date())
     typer.echo(report.summary)
     return not report.wrong and (report.is_whole or not strict)
 

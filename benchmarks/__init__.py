@@ -15,7 +15,7 @@ What they build on:
 - `app.commands.demo.load`: `LoadProcess` is a generator in a process of its own. Its `drive(plan)`
   sends what the `Lane`s of a `Plan` say for some seconds and returns a `Tally` for each lane: rate,
   percentiles, acknowledged requests. Requests are rendered beforehand (`http1.render`).
-- `app.commands.demo.rounds`: `interleaved(rounds, sides)` measures A B A B …, so that a noisy
+- `app.commands.demo.rounds`: `interleaved(rounds, measures)` measures A B A B …, so that a noisy
   machine disturbs figure and baseline alike; take medians.
 - `app.commands.demo.zipf`: draws with Zipf's distribution.
 """

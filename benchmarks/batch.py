@@ -24,7 +24,13 @@ from app.commands.demo.http1 import render
 from app.commands.demo.load import Lane, LoadProcess, Plan
 from app.commands.demo.rounds import interleaved
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on, some_object
+from benchmarks.harness.shared_servers import (
+    CLASS,
+    SharedService,
+    database_on,
+    shared_service,
+    some_object,
+)
 
 __all__ = ["BATCH", "run", "updates"]
 
@@ -41,7 +47,7 @@ async def run(options: Options) -> Measured:
     """Measure with one and with several batches under way at a time."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawn) as direct:
-        async with LoadProcess() as load, beside() as running:
+        async with LoadProcess() as load, shared_service() as running:
             if "redis" not in running.servers:
                 raise Failed("there is no Redis server on this machine")
             await running.tie()
@@ -55,7 +61,7 @@ async def run(options: Options) -> Measured:
 
 async def _compare(
     options: Options,
-    running: Beside,
+    running: SharedService,
     load: LoadProcess,
     direct: ProcessPoolExecutor,
     at_once: int,
@@ -73,8 +79,8 @@ async def _compare(
     async def bare() -> float:
         return await loop.run_in_executor(direct, _direct, url, at_once, seconds)
 
-    sides = {"mediated": mediated, "bare": bare}
-    measured = await interleaved(5 if options.quick else 15, sides)
+    measures = {"mediated": mediated, "bare": bare}
+    measured = await interleaved(5 if options.quick else 15, measures)
     rates = {name: median(of) for name, of in measured.items()}
     name = f"inc in batches of {BATCH} against a redis-py pipeline, {at_once} under way"
     options.say(

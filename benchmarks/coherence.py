@@ -28,7 +28,7 @@ from app.commands.demo.service import Service
 from app.settings.main import CacheSettings
 from benchmarks.harness.delay import delayed
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.separate_service import apart
+from benchmarks.harness.separate_service import separate_service
 from benchmarks.harness.staleness import Staleness
 from benchmarks.harness.varnish import varnish
 from benchmarks.harness.wire import Wire
@@ -68,7 +68,7 @@ class _Part:
 async def run(options: Options) -> Measured:
     """Measure latencies and hit ratios with and without caches, and judge every read."""
     caching = CacheSettings(sketch="redis", sketch_valid_s=60.0)
-    async with apart(caching) as service:
+    async with separate_service(caching) as service:
         await _set_up(service)
         results, judge = [], Staleness(DELTA_S)
         for part in _parts(options):
@@ -160,9 +160,9 @@ async def _cached(
 ) -> tuple[Tally, _Shares]:
     doors = [_Coherent(client) for client in clients]
     await asyncio.gather(*(_warm(client) for client in clients))
-    asked, renewed = _told(clients)
+    asked, renewed = _requests_of(clients)
     tally = await drive(doors, part.workload, _ids(), part.reads, judge, options.seed, rate)
-    asked_since, renewed_since = _told(clients)
+    asked_since, renewed_since = _requests_of(clients)
     reads = len(tally.latencies)
     return tally, _Shares(1 - (asked_since - asked) / reads, (renewed_since - renewed) / reads)
 
@@ -202,14 +202,14 @@ async def _clients(
         ]
 
 
-def _told(clients: Sequence[CoherentClient]) -> tuple[int, int]:
+def _requests_of(clients: Sequence[CoherentClient]) -> tuple[int, int]:
     """Return how many requests for single records reached the origin, and what was renewed ahead.
 
     Those for many records at once, which no read waits for, are counted by their records.
     """
-    told = [client.statistics for client in clients]
-    asked = sum(each.fetches + each.revalidations - each.shared for each in told)
-    return asked, sum(each.renewed for each in told)
+    statistics = [client.statistics for client in clients]
+    asked = sum(each.fetches + each.revalidations - each.shared for each in statistics)
+    return asked, sum(each.renewed for each in statistics)
 
 
 class _Coherent:
@@ -254,7 +254,7 @@ class Blind(Wire):
         """Send a request of httpx."""
         answer = await super().handle_async_request(request)
         if request.url.path.endswith("/sketch") and answer.is_success:
-            told = decode(answer.content)
-            empty = replace(told, bits=bytes(len(told.bits)), revalidate_all=False)
+            sketch = decode(answer.content)
+            empty = replace(sketch, bits=bytes(len(sketch.bits)), revalidate_all=False)
             return httpx.Response(200, content=encode(empty))
         return answer

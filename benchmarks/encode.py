@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Final
 
-from benchmarks.harness.competitors import asked
+from benchmarks.harness.competitors import run_competitor
 from benchmarks.harness.people import people
 from benchmarks.harness.report import Measured, Options, Result
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
@@ -30,15 +30,15 @@ _BAR_MILLION_S: Final = 300.0
 
 
 async def run(options: Options) -> Measured:
-    """Measure both sides in turn."""
+    """Measure both in turn."""
     with TemporaryDirectory(prefix="portolan-bench-") as scratch:
-        results = [await asyncio.to_thread(_beside, Path(scratch), options)]
+        results = [await asyncio.to_thread(_compare_with_competitor, Path(scratch), options)]
         if not options.quick:
             results.append(await asyncio.to_thread(_million, Path(scratch), options))
     return Measured(results, {"rival": "clkhash 0.18.3"})
 
 
-def _beside(scratch: Path, options: Options) -> Result:
+def _compare_with_competitor(scratch: Path, options: Options) -> Result:
     count = 5_000 if options.quick else 50_000
     rows = [person.values() for person in people(count, Random(options.seed))]
     file = scratch / "people.csv"
@@ -47,8 +47,8 @@ def _beside(scratch: Path, options: Options) -> Result:
     ours, theirs = [], []
     for _ in range(3):
         ours.append(_encoded_s(rows))
-        told = asked("encode", people=str(file), bits=_SHAPE.bits, hashes=_SHAPE.hashes)
-        theirs.append(told["seconds"])
+        timing = run_competitor("encode", people=str(file), bits=_SHAPE.bits, hashes=_SHAPE.hashes)
+        theirs.append(timing["seconds"])
     rates = count / min(ours), count / min(theirs)
     return Result("people encoded, 1 core", "records/s", *rates, bar=_BAR)
 

@@ -24,7 +24,13 @@ from app.commands.demo.http1 import render
 from app.commands.demo.load import Lane, LoadProcess, Plan
 from app.commands.demo.rounds import interleaved
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on, some_object
+from benchmarks.harness.shared_servers import (
+    CLASS,
+    SharedService,
+    database_on,
+    shared_service,
+    some_object,
+)
 from benchmarks.harness.subscriber import ListenerProcess
 from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
@@ -48,7 +54,7 @@ _JSON: Final = {"Content-Type": "application/vnd.portolan.update+json"}
 
 async def run(options: Options) -> Measured:
     """Measure throughput, and the lag of each kind of store."""
-    async with LoadProcess() as load, ListenerProcess() as listener, beside() as running:
+    async with LoadProcess() as load, ListenerProcess() as listener, shared_service() as running:
         if "redis" not in running.servers:
             raise Failed("there is no Redis server on this machine")
         results = [await _throughput(options, running.servers["redis"].url)]
@@ -62,11 +68,11 @@ async def _throughput(options: Options, url: str) -> Result:
     changes = [_change(number) for number in range(batches * _BATCH)]
     client = client_of(url)
     async with Redis.from_url(url) as redis:
-        sides = {
+        measures = {
             "feed": partial(_through_feed, redis, RedisFeed(redis, client), changes),
             "bare": partial(_bare, redis, changes),
         }
-        times = await interleaved(3 if options.quick else 9, sides)
+        times = await interleaved(3 if options.quick else 9, measures)
     await client.close()
     rates = {name: len(changes) / median(of) for name, of in times.items()}
     options.say(
@@ -139,7 +145,11 @@ def _change(number: int) -> Change:
 
 
 async def _lag(
-    options: Options, running: Beside, load: LoadProcess, listener: ListenerProcess, kind: Kind
+    options: Options,
+    running: SharedService,
+    load: LoadProcess,
+    listener: ListenerProcess,
+    kind: Kind,
 ) -> Result:
     """Measure how late a subscriber hears of updates, while as many come as can."""
     database = database_on(kind)
@@ -158,7 +168,7 @@ async def _lag(
     (tally,) = await load.drive(plan)
     lags = await listening
     if not lags:
-        raise Failed(f"nobody told of updates on {kind}")
+        raise Failed(f"no update on {kind} was delivered")
     lags.sort()
     p99 = lags[int(len(lags) * 0.99)] * 1e3
     options.say(

@@ -1,7 +1,7 @@
 """A thousand objects with what they refer to on another system: one join against N + 1 reads.
 
 Without joins a client asks for the objects, and then for each that one of them refers to. Both
-sides go over HTTP on one connection, on the same data, by httpx in a process of its own. Beside it
+go over HTTP on one connection, on the same data, by httpx in a process of its own. Beside it
 stands a client whose requests cost it nothing, which is harder to be better than.
 """
 
@@ -26,7 +26,7 @@ from app.commands.demo.load import Lane, LoadProcess, Plan
 from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import succeed
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import Beside, beside
+from benchmarks.harness.shared_servers import SharedService, shared_service
 from benchmarks.query import field_on, stated
 from mediator.embedded.port import Kind
 
@@ -50,7 +50,7 @@ async def run(options: Options) -> Measured:
     """Measure joins from one kind of system to another."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawn) as client:
-        async with LoadProcess() as load, beside() as running:
+        async with LoadProcess() as load, shared_service() as running:
             await running.service.state(stated())
             results: list[Result] = []
             for outer, inner in _PAIRS:
@@ -61,7 +61,7 @@ async def run(options: Options) -> Measured:
 
 async def _measure(
     options: Options,
-    running: Beside,
+    running: SharedService,
     load: LoadProcess,
     client: ProcessPoolExecutor,
     pair: tuple[Kind, Kind],
@@ -70,13 +70,13 @@ async def _measure(
     await _fill(running, database, *pair)
     loop = asyncio.get_running_loop()
     base = str(running.service.data.base_url)
-    sides = {
+    measures = {
         side: partial(loop.run_in_executor, client, ask, base, database)
         for side, ask in (("join", _joined), ("reads", _one_by_one))
     }
     raw = _raw(running, load, database)
     rounds = 3 if options.quick else 9
-    times = {name: median(of) for name, of in (await interleaved(rounds, sides)).items()}
+    times = {name: median(of) for name, of in (await interleaved(rounds, measures)).items()}
     bare = {name: median(of) for name, of in (await interleaved(rounds, raw)).items()}
     name = "{} objects on {} with what they refer to on {}".format(_OUTER, *pair)
     for what, of in (("httpx", times), ("requests rendered beforehand", bare)):
@@ -123,7 +123,7 @@ def _one_by_one(base: str, database: str) -> float:
 
 
 def _raw(
-    running: Beside, load: LoadProcess, database: str
+    running: SharedService, load: LoadProcess, database: str
 ) -> dict[str, Callable[[], Awaitable[float]]]:
     """The same by a client that does nothing but send and receive."""
     query = render("POST", f"/v1/{database}/notes/query", orjson.dumps(_BODY), _JSON)
@@ -137,7 +137,7 @@ def _raw(
     return {"join": partial(_seconds, running, load, [query], 1), "reads": reads}
 
 
-async def _fill(running: Beside, database: str, outer: Kind, inner: Kind) -> None:
+async def _fill(running: SharedService, database: str, outer: Kind, inner: Kind) -> None:
     classes = {
         "people": {"fields": {"name": {"type": "string"} | field_on(inner)}},
         "notes": {
@@ -160,7 +160,9 @@ async def _fill(running: Beside, database: str, outer: Kind, inner: Kind) -> Non
         raise Failed("the join does not answer what it should")
 
 
-async def _seconds(running: Beside, load: LoadProcess, requests: list[bytes], count: int) -> float:
+async def _seconds(
+    running: SharedService, load: LoadProcess, requests: list[bytes], count: int
+) -> float:
     """Return how long so many requests take, one after the other."""
     plan = Plan(running.service.host, running.service.port, [Lane(requests, 1)], 0.5)
     (tally,) = await load.drive(plan)

@@ -1,4 +1,4 @@
-"""Open linkage: accuracy without labels or configuration, and time beside Splink.
+"""Open linkage: accuracy without labels or configuration, and time against Splink.
 
 Nothing is configured: rules and comparisons are proposed from the data, which nobody looked at;
 threshold and clustering are the defaults. The truth is only used to judge. For time all three get
@@ -59,17 +59,17 @@ async def run(options: Options) -> Measured:
 
 
 def _measure(options: Options) -> Measured:
-    from benchmarks.harness.labelled_data import data_sets, made_up  # noqa: PLC0415 - needs the extra spark
+    from benchmarks.harness.labelled_data import data_sets, synthetic  # noqa: PLC0415 - needs the extra spark
 
-    sets = [made_up(_QUICK_PEOPLE, options.seed), *([] if options.quick else data_sets())]
+    all_data = [synthetic(_QUICK_PEOPLE, options.seed), *([] if options.quick else data_sets())]
     results: list[Result] = []
     with _session() as spark:
-        for one in sets:
+        for one in all_data:
             results += _accuracy(spark, one, options)
         size = _QUICK_PEOPLE if options.quick else _PEOPLE
-        results += _times(spark, made_up(size, options.seed), options)
+        results += _times(spark, synthetic(size, options.seed), options)
         if not options.quick:
-            results.append(_end_to_end(spark, made_up(_MANY_PEOPLE, options.seed), options))
+            results.append(_end_to_end(spark, synthetic(_MANY_PEOPLE, options.seed), options))
     return Measured(results)
 
 
@@ -92,7 +92,7 @@ def _session() -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _context(spark: SparkSession, data: DataSet) -> Iterator[FolderContext]:
+def _opened_context(spark: SparkSession, data: DataSet) -> Iterator[FolderContext]:
     from benchmarks.harness.stage_context import FolderContext  # noqa: PLC0415 - needs the extra spark
 
     with TemporaryDirectory() as folder:
@@ -103,13 +103,13 @@ def _context(spark: SparkSession, data: DataSet) -> Iterator[FolderContext]:
 def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
     from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
-    options.say(f"{data.name}: linked without being told anything")
-    with _context(spark, data) as context:
+    options.say(f"{data.name}: linked without configuration")
+    with _opened_context(spark, data) as context:
         context.execute(OpenSpec.parse(data.spec))
-        told = context.reports["evaluation"]
-    yield Result(f"pairwise F1, {data.name}", "", told["pairwise"]["f1"], bar=data.bar)
-    yield Result(f"B³ F1, {data.name}", "", told["b3"]["f1"])
-    yield Result(f"blocking recall, {data.name}", "", told["blocking_recall"])
+        evaluation = context.reports["evaluation"]
+    yield Result(f"pairwise F1, {data.name}", "", evaluation["pairwise"]["f1"], bar=data.bar)
+    yield Result(f"B³ F1, {data.name}", "", evaluation["b3"]["f1"])
+    yield Result(f"blocking recall, {data.name}", "", evaluation["blocking_recall"])
 
 
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
@@ -120,7 +120,7 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
     from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
     spec = OpenSpec.parse(_SPEC)
-    with _context(spark, data) as context:
+    with _opened_context(spark, data) as context:
         options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
         began = perf_counter()
         context.execute(spec)
@@ -138,7 +138,7 @@ def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
     from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
     options.say(f"{data.name}: end to end")
-    with _context(spark, data) as context:
+    with _opened_context(spark, data) as context:
         began = perf_counter()
         context.execute(OpenSpec.parse(_SPEC))
         spent = perf_counter() - began

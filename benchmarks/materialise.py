@@ -23,7 +23,7 @@ import asyncpg
 from app.commands.demo.failed import Failed
 from app.commands.demo.service import succeed
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import Beside, beside
+from benchmarks.harness.shared_servers import SharedService, shared_service
 from benchmarks.query import field_on, stated
 from mediator.model.operations import Get, Outcome, Update
 from mediator.model.operators import Operator, OperatorCall
@@ -67,7 +67,7 @@ class _Ledger:
 async def run(options: Options) -> Measured:
     """Measure for some seconds, after the copies were built."""
     objects = 1_000 if options.quick else 10_000
-    async with beside() as running:
+    async with shared_service() as running:
         if not {"redis", "postgresql"} <= running.servers.keys():
             raise Failed("it takes Redis and PostgreSQL")
         await _fill(running, objects)
@@ -119,7 +119,7 @@ def _results(options: Options, ledger: _Ledger, work: _Work) -> list[Result]:
     ]
 
 
-async def _fill(running: Beside, objects: int) -> None:
+async def _fill(running: SharedService, objects: int) -> None:
     await running.service.state(stated())
     fields = {
         "title": {"type": "string"} | field_on("postgresql"),
@@ -135,20 +135,20 @@ async def _fill(running: Beside, objects: int) -> None:
     await running.service.create(_DATABASE, {_CLASS: articles})
 
 
-async def _state(running: Beside) -> dict[str, Any]:
-    told = await succeed(running.service.admin.get(f"views/{_DATABASE}"))
-    state: dict[str, Any] = told["classes"][_CLASS]
+async def _state(running: SharedService) -> dict[str, Any]:
+    view = await succeed(running.service.admin.get(f"views/{_DATABASE}"))
+    state: dict[str, Any] = view["classes"][_CLASS]
     return state
 
 
-async def _counted(running: Beside) -> _Work:
+async def _counted(running: SharedService) -> _Work:
     """Ask the materialiser what was dirty, and PostgreSQL what was written."""
     written = await _rows_written(running)  # takes longer than the materialiser keeps silent
     parts = (await _state(running))["partitions"]
     return _Work(sum(part["dirty"] for part in parts), written)
 
 
-async def _rows_written(running: Beside) -> int:
+async def _rows_written(running: SharedService) -> int:
     """Return how many rows of the copy were written; PostgreSQL counts them once it is idle."""
     connection = await asyncpg.connect(running.servers["postgresql"].url)
     try:
@@ -161,7 +161,7 @@ async def _rows_written(running: Beside) -> int:
         await connection.close()
 
 
-async def _built(running: Beside) -> None:
+async def _built(running: SharedService) -> None:
     """Wait until the copies are complete."""
     async with asyncio.timeout(120):
         while True:
@@ -171,13 +171,13 @@ async def _built(running: Beside) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _work(running: Beside, ledger: _Ledger, seconds: float, draw: Random) -> None:
+async def _work(running: SharedService, ledger: _Ledger, seconds: float, draw: Random) -> None:
     end = perf_counter() + seconds
     samplers = [_sample(running, ledger, end, draw) for _ in range(_READERS)]
     await asyncio.gather(_count(running, ledger, end, draw), *samplers)
 
 
-async def _count(running: Beside, ledger: _Ledger, end: float, draw: Random) -> None:
+async def _count(running: SharedService, ledger: _Ledger, end: float, draw: Random) -> None:
     while perf_counter() < end:
         numbers = draw.sample(range(len(ledger.acknowledged)), _BATCH)
         answers = await running.plane.batch([_hit(number) for number in numbers])
@@ -195,7 +195,7 @@ def _hit(number: int) -> Update:
     return Update(_DATABASE, _CLASS, f"a{number}", uuid4().hex, operators=call)
 
 
-async def _sample(running: Beside, ledger: _Ledger, end: float, draw: Random) -> None:
+async def _sample(running: SharedService, ledger: _Ledger, end: float, draw: Random) -> None:
     while (asked := perf_counter()) < end:
         number = draw.randrange(len(ledger.acknowledged))
         outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _BOUNDED)
@@ -220,7 +220,7 @@ def _age(acknowledged: Sequence[tuple[float, int]], seen: int, asked: float) -> 
     return asked - min(lacking) if lacking else 0.0
 
 
-async def _caught_up(running: Beside, ledger: _Ledger) -> None:
+async def _caught_up(running: SharedService, ledger: _Ledger) -> None:
     """Wait until the view has every count, and check it."""
     async with asyncio.timeout(120):
         for number, writes in enumerate(ledger.acknowledged):
@@ -228,7 +228,7 @@ async def _caught_up(running: Beside, ledger: _Ledger) -> None:
                 await _has(running, number, writes[-1][1], len(writes))
 
 
-async def _has(running: Beside, number: int, version: int, count: int) -> None:
+async def _has(running: SharedService, number: int, version: int, count: int) -> None:
     while True:
         outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _BOUNDED)
         if outcome.freshness is not None and (outcome.versions["hits"] or 0) >= version:

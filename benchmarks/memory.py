@@ -18,7 +18,13 @@ from app.commands.demo.failed import Failed
 from app.commands.demo.load import Lane, LoadProcess, Plan
 from benchmarks.batch import BATCH, updates
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on, some_object
+from benchmarks.harness.shared_servers import (
+    CLASS,
+    SharedService,
+    database_on,
+    shared_service,
+    some_object,
+)
 
 __all__ = ["run"]
 
@@ -40,7 +46,7 @@ class _Point:
 async def run(options: Options) -> Measured:
     """Count hits in batches, and look at the memory after every fifth of the operations."""
     objects, operations = (10_000, 100_000) if options.quick else (100_000, 1_000_000)
-    async with LoadProcess() as load, beside() as running:
+    async with LoadProcess() as load, shared_service() as running:
         if "redis" not in running.servers:
             raise Failed("there is no Redis server on this machine")
         await running.tie()
@@ -50,7 +56,7 @@ async def run(options: Options) -> Measured:
         return Measured(results, await running.service.versions())
 
 
-async def _create(running: Beside, objects: int) -> None:
+async def _create(running: SharedService, objects: int) -> None:
     for first in range(0, objects, _CREATED_AT_ONCE):
         numbers = range(first, first + _CREATED_AT_ONCE)
         some = {f"a{number}": some_object(number) for number in numbers}
@@ -58,7 +64,7 @@ async def _create(running: Beside, objects: int) -> None:
 
 
 async def _points(
-    options: Options, running: Beside, load: LoadProcess, objects: int, operations: int
+    options: Options, running: SharedService, load: LoadProcess, objects: int, operations: int
 ) -> list[_Point]:
     lane = Lane(updates(database_on("redis"), objects), _CONNECTIONS, operations=BATCH)
     plan = Plan(running.service.host, running.service.port, [lane], seconds=0.5)
@@ -89,7 +95,7 @@ def _results(points: list[_Point]) -> list[Result]:
     ]
 
 
-async def _of_redis(running: Beside) -> list[Result]:
+async def _of_redis(running: SharedService) -> list[Result]:
     async with redis.asyncio.Redis.from_url(running.servers["redis"].url) as client:
         info: Mapping[str, Any] = await client.info("memory")
         outboxes = [key async for key in client.scan_iter(match="*outbox", _type="stream")]

@@ -1,6 +1,6 @@
 """What the mediator costs: each operation through it against a bare handler that calls the driver.
 
-Both sides are served by uvicorn with the same settings, each in one process, on the same servers
+Both are served by uvicorn with the same settings, each in one process, on the same servers
 with the same durability, and asked by the same load generator, in turn.
 """
 
@@ -16,9 +16,9 @@ from typing import Final
 from app.commands.demo.load import LoadProcess
 from app.commands.demo.rounds import interleaved
 from benchmarks.harness.bare_handlers import KIND_OF
-from benchmarks.harness.comparison import CONNECTIONS, Bench, Side, bare_handlers, mediated
+from benchmarks.harness.comparison import CONNECTIONS, Harness, Target, bare_handlers, mediated
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on
+from benchmarks.harness.shared_servers import CLASS, SharedService, database_on, shared_service
 from mediator.embedded.port import Kind
 from mediator.model.operations import Get, Update
 from mediator.model.operators import Operator, OperatorCall
@@ -34,47 +34,49 @@ _DECISION_BAR_US: Final = 5.0
 
 async def run(options: Options) -> Measured:
     """Measure GET, PUT and PATCH for every store, and the routing decision."""
-    async with LoadProcess() as load, beside() as running:
+    async with LoadProcess() as load, shared_service() as running:
         for kind, counter in (await running.tie()).items():
             options.say(f"{kind}: the counter is of type {counter}")
-        bench = Bench(options, load)
+        harness = Harness(options, load)
         results = list(_decisions(running))
         async with bare_handlers(running) as port:
             for kind in running.servers:
-                results += await _compare(bench, running, kind, port)
+                results += await _compare(harness, running, kind, port)
         return Measured(results, await running.service.versions())
 
 
-async def _compare(bench: Bench, running: Beside, kind: Kind, port: int) -> list[Result]:
-    sides = {way: Side("127.0.0.1", port, f"/{way}") for way, of in KIND_OF.items() if of == kind}
+async def _compare(harness: Harness, running: SharedService, kind: Kind, port: int) -> list[Result]:
+    targets = {
+        way: Target("127.0.0.1", port, f"/{way}") for way, of in KIND_OF.items() if of == kind
+    }
     ours = mediated(running.service, kind)
     results: list[Result] = []
-    for side in (ours, *sides.values()):
-        await side.fill()
+    for target in (ours, *targets.values()):
+        await target.fill()
     for method in _BARS:
         for connections in CONNECTIONS:
             measures = {
-                way: partial(bench.rate, side, method, connections)
-                for way, side in {"": ours, **sides}.items()
+                way: partial(harness.rate, target, method, connections)
+                for way, target in {"": ours, **targets}.items()
             }
-            tallies = await interleaved(bench.rounds, measures)
+            tallies = await interleaved(harness.rounds, measures)
             rates = {way: median(tally.rate for tally in of) for way, of in tallies.items()}
-            results += _results(bench, f"{method} on {kind}, {connections} connections", rates)
+            results += _results(harness, f"{method} on {kind}, {connections} connections", rates)
     return results
 
 
-def _results(bench: Bench, name: str, rates: Mapping[str, float]) -> Iterator[Result]:
+def _results(harness: Harness, name: str, rates: Mapping[str, float]) -> Iterator[Result]:
     method = name.partition(" ")[0]
     for way, baseline in rates.items():
         if way:
             bar = None if way == _HARDER else _BARS[method]
             yield Result(f"{name}, against {way}", "requests/s", rates[""], baseline, bar)
-    told = ", ".join(f"{way or 'Portolan'} {rate:,.0f}/s" for way, rate in rates.items())
+    summary = ", ".join(f"{way or 'Portolan'} {rate:,.0f}/s" for way, rate in rates.items())
     load_ = os.getloadavg()[0]
-    bench.options.say(f"{name}: {told} (load average {load_:.1f})")
+    harness.options.say(f"{name}: {summary} (load average {load_:.1f})")
 
 
-def _decisions(running: Beside) -> Iterator[Result]:
+def _decisions(running: SharedService) -> Iterator[Result]:
     database = next(map(database_on, running.servers))
     route = running.plane.model.databases[database].classes[CLASS]
     for name, decide in (("read", _read), ("update", _update)):

@@ -2,7 +2,7 @@
 
 Clients read objects, first alone and then while an operator has one schema after the other placed
 in dry runs: 500 fields, each with goals of its own, over ten systems. What counts is the 99th
-percentile of the reads' latencies; both sides are measured in turn, several times. The ten systems
+percentile of the reads' latencies; both are measured in turn, several times. The ten systems
 are namespaces of two servers, since deciding depends on their number only.
 """
 
@@ -27,7 +27,7 @@ from app.service.container import on_embedded
 from app.service.interruption import interruptible
 from app.service.serving import serving
 from app.settings.main import HttpSettings, MediatorSettings, SystemSettings
-from benchmarks.harness.comparison import Side
+from benchmarks.harness.comparison import Target
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.shared_servers import CLASS
 from mediator.embedded.fleet import EmbeddedFleet
@@ -44,7 +44,7 @@ _CONNECTIONS: Final = 4
 _SHARE: Final = 0.99
 _DATABASE: Final = "read"
 _ALONE: Final = "alone"
-_BESIDE: Final = "while schemas are placed"
+_WITH_DECISIONS: Final = "while schemas are placed"
 _KINDS: Final[tuple[Kind, ...]] = ("redis", "postgresql")
 _ARTICLES: Final = {
     "title": {"type": "string", "required": True, "max_length": 300},
@@ -59,13 +59,13 @@ async def run(options: Options) -> Measured:
     schema = orjson.dumps(_schema(Random(options.seed)))
     async with LoadProcess() as load, _service() as service:
         await service.set_schema(_DATABASE, {"classes": {CLASS: {"fields": _ARTICLES}}})
-        side = Side(service.host, service.port, f"/v1/{_DATABASE}/{CLASS}")
-        await side.fill()
-        read = partial(_read, load, side, seconds)
-        measures = {_ALONE: read, _BESIDE: partial(_beside, service, schema, read)}
+        target = Target(service.host, service.port, f"/v1/{_DATABASE}/{CLASS}")
+        await target.fill()
+        read = partial(_read, load, target, seconds)
+        measures = {_ALONE: read, _WITH_DECISIONS: partial(_with_decisions, service, schema, read)}
         tallies = await interleaved(rounds, measures)
         versions = await service.versions()
-    placed = sum(count for _, count in tallies[_BESIDE])
+    placed = sum(count for _, count in tallies[_WITH_DECISIONS])
     p99_ms = {name: _p99_ms([tally for tally, _ in of]) for name, of in tallies.items()}
     options.say(", ".join(f"GET {name}: p99 {ms:.2f} ms" for name, ms in p99_ms.items()))
     rate = placed / (rounds * seconds)
@@ -73,23 +73,23 @@ async def run(options: Options) -> Measured:
 
 
 def _held(p99_ms: Mapping[str, float]) -> Result:
-    name = f"GET {_BESIDE}, p99"
-    return Result(name, "ms", p99_ms[_BESIDE], p99_ms[_ALONE], _BAR, small_is_good=True)
+    name = f"GET {_WITH_DECISIONS}, p99"
+    return Result(name, "ms", p99_ms[_WITH_DECISIONS], p99_ms[_ALONE], _BAR, small_is_good=True)
 
 
 def _p99_ms(tallies: list[Tally]) -> float:
     return 1_000 * median(tally.percentile(_SHARE) for tally in tallies)
 
 
-async def _read(load: LoadProcess, side: Side, seconds: float) -> tuple[Tally, int]:
+async def _read(load: LoadProcess, target: Target, seconds: float) -> tuple[Tally, int]:
     """Read for a while; nothing is placed meanwhile."""
     [tally] = await load.drive(
-        Plan(side.host, side.port, [side.lane("GET", _CONNECTIONS)], seconds)
+        Plan(target.host, target.port, [target.lane("GET", _CONNECTIONS)], seconds)
     )
     return tally, 0
 
 
-async def _beside(service: Service, schema: bytes, read: _Read) -> tuple[Tally, int]:
+async def _with_decisions(service: Service, schema: bytes, read: _Read) -> tuple[Tally, int]:
     """Read for a while, and place schemas until it is over; returns how many there were, too."""
     reading = asyncio.create_task(read())
     placed = 0

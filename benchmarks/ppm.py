@@ -25,7 +25,7 @@ from benchmarks.harness.report import Measured, Options, Result
 __all__ = ["run"]
 
 _MIXED: Final = "news"
-_SIDES: Final[Mapping[str, tuple[str, str]]] = {
+_SINGLE_SYSTEMS: Final[Mapping[str, tuple[str, str]]] = {
     "news_postgresql": ("PostgreSQL", "joins"),
     "news_mongodb": ("the MongoDB-protocol server", "data_volume_scalability"),
 }
@@ -48,7 +48,7 @@ _WORK: Final = (_Work("single hits", single_hits, 1.5), _Work("batched hits", ba
 
 
 @dataclass(frozen=True, slots=True)
-class _Bench:
+class _Harness:
     """What one durability is measured with."""
 
     options: Options
@@ -75,8 +75,8 @@ async def run(options: Options) -> Measured:
         for durability in _durabilities(options):
             options.say(f"Starting the service, durability {durability} …")
             async with portolan(durability) as service:
-                bench = _Bench(options, service, load, durability)
-                results += await _measure(bench)
+                harness = _Harness(options, service, load, durability)
+                results += await _measure(harness)
                 versions |= await service.versions()
     return Measured(results, versions)
 
@@ -88,62 +88,68 @@ def _durabilities(options: Options) -> tuple[Literal["second", "full"], ...]:
     return ("second",)
 
 
-async def _measure(bench: _Bench) -> list[Result]:
-    databases = await _set_up(bench)
+async def _measure(harness: _Harness) -> list[Result]:
+    databases = await _set_up(harness)
     results = []
     for work in _WORK:
-        results += await _compare(bench, work, databases)
-    if bench.durability == "second":
-        results.append(await _top_ten(bench, results[0].figure))
+        results += await _compare(harness, work, databases)
+    if harness.durability == "second":
+        results.append(await _top_ten(harness, results[0].figure))
     return results
 
 
-async def _set_up(bench: _Bench) -> list[str]:
+async def _set_up(harness: _Harness) -> list[str]:
     """Set the schemas and load the newspaper; returns the databases that could be placed."""
-    systems = await bench.service.declare(DECLARED)
+    systems = await harness.service.declare(DECLARED)
     offered = {capability for system in systems for capability in system["capabilities"]}
     mixed, dropped = affordable(SCHEMA, offered)
     for line in dropped:
-        bench.options.say(f"Left out: {line}.")
+        harness.options.say(f"Left out: {line}.")
     tied = {
-        name: wholly_on(SCHEMA, needs) for name, (_, needs) in _SIDES.items() if needs in offered
+        name: wholly_on(SCHEMA, needs)
+        for name, (_, needs) in _SINGLE_SYSTEMS.items()
+        if needs in offered
     }
     placed = []
     for database, document in {_MIXED: mixed, **tied}.items():
         try:
-            change = await bench.service.set_schema(database, document)
+            change = await harness.service.set_schema(database, document)
         except RequestRefused as refused:
             if database in (_MIXED, _BASELINE):
                 raise
-            bench.options.say(f"{database} is not measured: {refused.detail}")
+            harness.options.say(f"{database} is not measured: {refused.detail}")
             continue
-        await bench.service.create(database, objects(seed=bench.options.seed))
-        bench.options.say(f"{database}: {_told(change['placements'])}")
+        await harness.service.create(database, objects(seed=harness.options.seed))
+        harness.options.say(f"{database}: {_summary_of(change['placements'])}")
         placed.append(database)
     return placed
 
 
-def _told(placements: Mapping[str, Mapping[str, str]]) -> str:
+def _summary_of(placements: Mapping[str, Mapping[str, str]]) -> str:
     nodes = ("articles", "articles.hits", "people", "comments")
     return ", ".join(f"{node} on {placements[node]['system']}" for node in nodes)
 
 
-async def _compare(bench: _Bench, work: _Work, databases: list[str]) -> list[Result]:
-    before = {name: await total_hits(bench.service, name) for name in databases}
-    sides = {name: partial(bench.rate, work.lane(name, bench.options.seed)) for name in databases}
-    tallies = await interleaved(bench.rounds, sides)
+async def _compare(harness: _Harness, work: _Work, databases: list[str]) -> list[Result]:
+    before = {name: await total_hits(harness.service, name) for name in databases}
+    targets = {
+        name: partial(harness.rate, work.lane(name, harness.options.seed)) for name in databases
+    }
+    tallies = await interleaved(harness.rounds, targets)
     for name in databases:
-        await _check(bench.service, name, before[name], tallies[name])
+        await _check(harness.service, name, before[name], tallies[name])
     rates = {name: median(tally.rate for tally in tallies[name]) for name in databases}
-    told = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
-    bench.options.say(f"{work.name}: {told}")
-    return [_result(bench, work, name, rates) for name in databases if name != _MIXED]
+    summary = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
+    harness.options.say(f"{work.name}: {summary}")
+    return [_result(harness, work, name, rates) for name in databases if name != _MIXED]
 
 
-def _result(bench: _Bench, work: _Work, other: str, rates: Mapping[str, float]) -> Result:
-    name = f"{work.name} against all on {_SIDES[other][0]}, durability {bench.durability}"
+def _result(harness: _Harness, work: _Work, other: str, rates: Mapping[str, float]) -> Result:
+    name = (
+        f"{work.name} against all on {_SINGLE_SYSTEMS[other][0]}, durability {harness.durability}"
+    )
     # The bar is for stores that may lose a second; what a disk does on every write is reported.
-    barred = other == _BASELINE and bench.durability == "second"
+    barred = other == _BASELINE and harness.durability == "second"
     return Result(name, "updates/s", rates[_MIXED], rates[other], work.bar if barred else None)
 
 
@@ -155,18 +161,18 @@ async def _check(service: Service, database: str, before: int, tallies: list[Tal
         raise Failed(f"{database} counted {counted} of {acknowledged} acknowledged hits")
 
 
-async def _top_ten(bench: _Bench, most: float) -> Result:
+async def _top_ten(harness: _Harness, most: float) -> Result:
     """Read at a steady pace while hits are counted at half the rate that is possible."""
     every_s = _WRITERS / (most / 2)
     lanes = [
         top_ten(_MIXED, every_s=_READ_EVERY_S),
-        single_hits(_MIXED, bench.options.seed, _WRITERS, every_s),
+        single_hits(_MIXED, harness.options.seed, _WRITERS, every_s),
     ]
-    seconds = 3.0 if bench.options.quick else 10.0
-    await bench.service.caught_up()
-    reads, writes = await drive(bench.load, bench.service, lanes, seconds)
+    seconds = 3.0 if harness.options.quick else 10.0
+    await harness.service.caught_up()
+    reads, writes = await drive(harness.load, harness.service, lanes, seconds)
     p99_ms = reads.percentile(0.99) * 1000
-    bench.options.say(
+    harness.options.say(
         f"top ten: {reads.rate:,.0f} reads/s under {writes.rate:,.0f} writes/s,"
         f" median {reads.percentile(0.5) * 1000:.1f} ms, p99 {p99_ms:.1f} ms"
     )

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.commands.demo.failed import Failed
-from benchmarks.harness.competitors import asked
+from benchmarks.harness.competitors import run_competitor
 from benchmarks.harness.people import Person, owners
 from benchmarks.harness.report import Measured, Options, Result
 from spark_jobs.gpu import GpuUnavailable, look_for_gpu
@@ -63,8 +63,8 @@ class _Case:
 
     @classmethod
     def drawn(cls, left: int, right: int, seed: int) -> _Case:
-        sides = owners(left, right, Random(seed))
-        return cls(*[_encoded(side) for side in sides])
+        records = owners(left, right, Random(seed))
+        return cls(*[_encoded(side) for side in records])
 
     @property
     def pairs(self) -> int:
@@ -74,12 +74,12 @@ class _Case:
 def _encoded(people: list[Person]) -> Vectors:
     clk = Clk(_SHAPE, _KEYS)
     empty = _BYTES * 8 - _SHAPE.bits
-    told = [(clk.encode(person.values()) << empty).to_bytes(_BYTES) for person in people]
-    return np.frombuffer(b"".join(told), dtype=np.uint8).reshape(-1, _BYTES)
+    encodings = [(clk.encode(person.values()) << empty).to_bytes(_BYTES) for person in people]
+    return np.frombuffer(b"".join(encodings), dtype=np.uint8).reshape(-1, _BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Pairs:
     """Pairs of rows, how long it took from vectors to pairs, and what was left when."""
 
     pairs: NDArray[np.int64]
@@ -87,16 +87,16 @@ class _Found:
     tally: Tally
 
 
-def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = False) -> _Found:
+def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = False) -> _Pairs:
     """Count, reorder, sort, cut and compare: all that is done with vectors."""
     started = perf_counter()
     total = len(case.left) + len(case.right)
     order = Order(frequencies(case.left) + frequencies(case.right), total)
     limits = ThresholdTables.of(_THRESHOLD, order.words * 64)
     comparison = BlockComparison(limits, order.by_selectivity, filters)
-    sides = [_cut(order, vectors) for vectors in (case.left, case.right)]
-    turns = in_turns([(i, j) for i in range(len(sides[0])) for j in range(len(sides[1]))])
-    work = [(sides[0][i], sides[1][j]) for i, j in turns]
+    blocks = [_cut(order, vectors) for vectors in (case.left, case.right)]
+    turns = in_turns([(i, j) for i in range(len(blocks[0])) for j in range(len(blocks[1]))])
+    work = [(blocks[0][i], blocks[1][j]) for i, j in turns]
     jobs = [(left, right) for (left, _), (right, _) in work]
     opened = gpu_for(comparison) if gpu else None
     done = execute_all(jobs, on_core(comparison), cores, opened)
@@ -104,7 +104,7 @@ def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = 
     tally = Tally()
     for each in done:
         tally.add(each.tally)
-    return _Found(pairs, perf_counter() - started, tally)
+    return _Pairs(pairs, perf_counter() - started, tally)
 
 
 _Cut = tuple[RecordBlock, NDArray[np.int64]]
@@ -128,7 +128,9 @@ async def run(options: Options) -> Measured:
     """Measure both sides in turn, then the paper's case."""
     case = await asyncio.to_thread(_Case.drawn, 10_000, 20_000, options.seed)
     _ours(_Case(case.left[:100], case.right[:100]), 1)  # compiles
-    results = [await asyncio.to_thread(_beside, case, cores, options) for cores in _CORES]
+    results = [
+        await asyncio.to_thread(_compare_with_competitor, case, cores, options) for cores in _CORES
+    ]
     results += await asyncio.to_thread(_filters, case, options)
     if not options.quick:
         case = await asyncio.to_thread(_Case.drawn, 100_000, 400_000, options.seed)
@@ -143,30 +145,30 @@ async def run(options: Options) -> Measured:
     return Measured(results, versions)
 
 
-def _beside(case: _Case, cores: int, options: Options) -> Result:
+def _compare_with_competitor(case: _Case, cores: int, options: Options) -> Result:
     ours, theirs = [], []
     for _ in range(2 if options.quick else 5):
         ours.append(_ours(case, cores))
         theirs.append(_anonlink(case, cores))
     mine, other = (min(of, key=lambda found: found.seconds) for of in (ours, theirs))
     if not np.array_equal(_sorted(mine.pairs), _sorted(_exact(case, other.pairs))):
-        raise Failed("the sides have found different pairs")
+        raise Failed("the two have found different pairs")
     options.say(f"{cores} cores: the same {len(mine.pairs):,} pairs on both sides")
     name = f"pairs compared at Tanimoto 0.8, {cores} core{'s' if cores > 1 else ''}"
     rates = (case.pairs / mine.seconds, case.pairs / other.seconds)
     return Result(name, "pairs/s", *rates, bar=_BAR)
 
 
-def _anonlink(case: _Case, cores: int) -> _Found:
+def _anonlink(case: _Case, cores: int) -> _Pairs:
     with TemporaryDirectory(prefix="portolan-bench-") as scratch:
         paths = [Path(scratch) / f"{name}.npy" for name in ("left", "right", "found")]
         np.save(paths[0], case.left)
         np.save(paths[1], case.right)
         # A little below, so that no pair is lost to rounding; `_exact` takes the rest away.
         left, right, found = map(str, paths)
-        asking: dict[str, Any] = {"left": left, "right": right, "found": found}
-        told = asked("compare", threshold=_DICE - 1e-9, cores=cores, **asking)
-        return _Found(np.load(found), told["seconds"], Tally())
+        arguments: dict[str, Any] = {"left": left, "right": right, "found": found}
+        timing = run_competitor("compare", threshold=_DICE - 1e-9, cores=cores, **arguments)
+        return _Pairs(np.load(found), timing["seconds"], Tally())
 
 
 def _exact(case: _Case, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -213,9 +215,9 @@ def _with_gpu(case: _Case, options: Options) -> list[Result]:
     cores = os.cpu_count() or 1
     alone = _ours(case, cores)
     results = []
-    for name, beside in (("a GPU", 0), (f"a GPU and {cores} cores", cores)):
-        found = _ours(case, beside, gpu=True)
-        if found.tally.on_gpu < (1 if beside else found.tally.after_length):
+    for name, with_cores in (("a GPU", 0), (f"a GPU and {cores} cores", cores)):
+        found = _ours(case, with_cores, gpu=True)
+        if found.tally.on_gpu < (1 if with_cores else found.tally.after_length):
             raise Failed("the GPU has not done its part")
         if not np.array_equal(_sorted(found.pairs), _sorted(alone.pairs)):
             raise Failed("the GPU has found other pairs")

@@ -24,16 +24,16 @@ from benchmarks.harness.report import Measured, Options, Result
 __all__ = ["run"]
 
 _DATASETS: Final = "PORTOLAN_DATASETS"
-_SIDES: Final = {"left": "dataset4a.csv", "right": "dataset4b.csv"}
+_OWNERS: Final = {"left": "dataset4a.csv", "right": "dataset4b.csv"}
 _LEFT_OUT: Final = {"rec_id", "soc_sec_id"}
 _BAR_PRECISION: Final = 1.0
 _BAR_RECALL: Final = 0.992
 
 
 async def run(options: Options) -> Measured:
-    """Encode both sides, link them, and look at the truth."""
+    """Encode both owners' records, link them, and compare with the labels."""
     folder = Path(os.environ.get(_DATASETS, "")) / "febrl"
-    if not all((folder / name).is_file() for name in _SIDES.values()):
+    if not all((folder / name).is_file() for name in _OWNERS.values()):
         raise Failed(f"it takes FEBRL 4: set {_DATASETS} to the folder that holds febrl/.")
     return await asyncio.to_thread(_measure, folder, options)
 
@@ -41,7 +41,7 @@ async def run(options: Options) -> Measured:
 def _measure(folder: Path, options: Options) -> Measured:
     with TemporaryDirectory(prefix="portolan-bench-") as scratch:
         home = Path(scratch)
-        sizes = {_prepare(folder / name, home / f"{side}.csv") for side, name in _SIDES.items()}
+        sizes = {_prepare(folder / name, home / f"{side}.csv") for side, name in _OWNERS.items()}
         links = _linked(home)
     found = sum(_person(link["left"]) == _person(link["right"]) for link in links)
     options.say(f"{len(links):,} links, {found:,} of {max(sizes):,} people")
@@ -67,20 +67,20 @@ def _prepare(source: Path, target: Path) -> int:
 
 
 def _row(line: Mapping[str, str]) -> dict[str, str]:
-    told = {name.strip(): value.strip() for name, value in line.items()}
-    return {"id": told["rec_id"], **{n: v for n, v in told.items() if n not in _LEFT_OUT}}
+    row = {name.strip(): value.strip() for name, value in line.items()}
+    return {"id": row["rec_id"], **{n: v for n, v in row.items() if n not in _LEFT_OUT}}
 
 
 def _linked(home: Path) -> list[dict[str, str]]:
     keys = ("--keys", str(home / "keys.json"))
     _portolan("encode", "--new-keys", *keys)
-    for side in _SIDES:
+    for side in _OWNERS:
         source, target = home / f"{side}.csv", home / f"{side}-encoded.csv"
         with source.open(encoding="utf-8") as file:
             fields = ",".join(next(csv.reader(file))[1:])
         _portolan("encode", str(source), str(target), *keys, "--fields", fields)
-    sides = {side: {"file": str(home / f"{side}-encoded.csv")} for side in _SIDES}
-    spec = {**sides, "threshold": "2/3", "one_to_one": True}
+    sources = {side: {"file": str(home / f"{side}-encoded.csv")} for side in _OWNERS}
+    spec = {**sources, "threshold": "2/3", "one_to_one": True}
     (home / "job.json").write_bytes(orjson.dumps({"kind": "linkage.private", "spec": spec}))
     _portolan("job", "run", str(home / "job.json"), "--out", str(home / "links.csv"))
     with (home / "links.csv").open(encoding="utf-8") as file:

@@ -3,7 +3,7 @@
 Published mappers answer such queries in about twice the time of the driver below them. What is
 compared is the mapping: the mediator is asked as a service in the same process asks it. PostgreSQL
 is asked over HTTP as well, against the fastest driver that there is, with statements of its own.
-Both sides answer the same objects, or the run fails.
+Both answer the same objects, or the run fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmarks.harness.profiles import (
     placed,
 )
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import Beside, beside
+from benchmarks.harness.shared_servers import SharedService, shared_service
 from benchmarks.harness.wire import Wire
 from mediator.embedded.port import Kind
 from mediator.query.execution import Answer
@@ -55,7 +55,7 @@ _SPLIT: Final = "split"
 async def run(options: Options) -> Measured:
     """Measure every store, and the classes split over all of them."""
     data = generate(1_000 if options.quick else 10_000, walls=200 if options.quick else 2_000)
-    async with beside() as running:
+    async with shared_service() as running:
         await running.service.state(stated())
         results: list[Result] = []
         for kind in running.servers:
@@ -72,7 +72,7 @@ def stated() -> dict[str, dict[str, float]]:
 
 
 async def _measure_store(
-    options: Options, running: Beside, kind: Kind, data: Profiles
+    options: Options, running: SharedService, kind: Kind, data: Profiles
 ) -> list[Result]:
     database = f"profiles_{kind}"
     await _fill(running, database, data, (kind,))
@@ -96,7 +96,7 @@ async def _opened(stack: AsyncExitStack, make: type[Native], url: str) -> Native
 
 
 async def _measure_driver(
-    options: Options, running: Beside, kind: Kind, native: Native, bar: float | None
+    options: Options, running: SharedService, kind: Kind, native: Native, bar: float | None
 ) -> list[Result]:
     times = [await _compare(options, running, f"profiles_{kind}", native, q) for q in QUERIES]
     ratio = median(mediated / direct for mediated, direct, _ in times)
@@ -117,11 +117,11 @@ async def _measure_driver(
 
 
 async def _measure_http(
-    options: Options, running: Beside, kind: Kind, native: Native
+    options: Options, running: SharedService, kind: Kind, native: Native
 ) -> list[Result]:
     """Compare requests over one connection, client included, with the driver's own statements.
 
-    Both sides end with the objects as dicts, and ask the same again: the driver has its statement
+    Both end with the objects as dicts, and ask the same again: the driver has its statement
     prepared by then, the service has the query read.
     """
     wire = Wire("127.0.0.1", running.service.port)
@@ -131,8 +131,8 @@ async def _measure_http(
         found = [item["id"] for item in await ask()]
         if found != [row["id"] for row in await native.ask(query.number)]:
             raise Failed(f"query {query.number} over HTTP on {kind}: the answers differ")
-        sides = {"http": partial(_timed, ask), "bare": partial(_asked, native, query.number)}
-        measured = await interleaved(rounds, sides)
+        measures = {"http": partial(_timed, ask), "bare": partial(_asked, native, query.number)}
+        measured = await interleaved(rounds, measures)
         times.append((median(measured["http"]), median(measured["bare"])))
         options.say(
             f"  query {query.number} over HTTP: {times[-1][0] * 1e3:.2f} ms"
@@ -165,7 +165,7 @@ def _requesting(
     return ask
 
 
-async def _measure_split(options: Options, running: Beside, data: Profiles) -> list[Result]:
+async def _measure_split(options: Options, running: SharedService, data: Profiles) -> list[Result]:
     """Time the queries where fields of each class are spread over the systems."""
     await _fill(running, _SPLIT, data, tuple(running.servers))
     times = []
@@ -177,7 +177,9 @@ async def _measure_split(options: Options, running: Beside, data: Profiles) -> l
     return [Result("median query, classes split over the systems", "ms", median(times) * 1e3)]
 
 
-async def _fill(running: Beside, database: str, data: Profiles, systems: tuple[Kind, ...]) -> None:
+async def _fill(
+    running: SharedService, database: str, data: Profiles, systems: tuple[Kind, ...]
+) -> None:
     queried = {name: CLASSES[name] for name in QUERIED}
     classes = placed(queried, systems, field_on)
     await running.service.set_schema(database, {"mode": "mixed", "classes": classes})
@@ -190,7 +192,9 @@ def field_on(kind: str) -> dict[str, Any]:
     return {"annotations": [{"metric": _BEST[kind], "goal": 1000}]}
 
 
-def _asking(running: Beside, database: str, query: ProfileQuery) -> Callable[[], Awaitable[Answer]]:
+def _asking(
+    running: SharedService, database: str, query: ProfileQuery
+) -> Callable[[], Awaitable[Answer]]:
     schema = running.plane.model.databases[database].schema
     body = {**query.body, "limit": LIMIT, "allow_scan": True}
 
@@ -203,7 +207,7 @@ def _asking(running: Beside, database: str, query: ProfileQuery) -> Callable[[],
 
 
 async def _compare(
-    options: Options, running: Beside, database: str, native: Native, query: ProfileQuery
+    options: Options, running: SharedService, database: str, native: Native, query: ProfileQuery
 ) -> tuple[float, float, bool]:
     ask = _asking(running, database, query)
     answer = await ask()
@@ -211,8 +215,8 @@ async def _compare(
     bare = [row["id"] for row in await native.ask(query.number)]
     if found != bare:
         raise Failed(f"query {query.number} on {database}: the answers differ")
-    sides = {"mediated": partial(_timed, ask), "bare": partial(_asked, native, query.number)}
-    measured = await interleaved(5 if options.quick else 21, sides)
+    measures = {"mediated": partial(_timed, ask), "bare": partial(_asked, native, query.number)}
+    measured = await interleaved(5 if options.quick else 21, measures)
     plan = answer.plan
     whole = plan.residual is None and (plan.late is None or plan.semi_joins.exact)
     return median(measured["mediated"]), median(measured["bare"]), whole

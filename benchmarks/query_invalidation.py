@@ -21,7 +21,7 @@ from time import perf_counter, thread_time
 from typing import Final
 
 from app.coherence.layouts import Layouts
-from app.coherence.query_registry import RegisteredQueries, log_nothing
+from app.coherence.query_registry import QueryRegistry
 from app.coherence.write_guard import SketchGuard
 from app.commands.demo.failed import Failed
 from benchmarks.harness.report import Measured, Options, Result
@@ -29,16 +29,16 @@ from mediator.base.clock import SystemClock
 from mediator.embedded.redis import EmbeddedRedis
 from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import holds, lookup_of
-from mediator.model.guard import guard_key
+from mediator.model.guard import CacheKey
 from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import MOST_LIMIT
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.schema.types import Values
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
-from sketch.protocol.queries import key_of_query, spelled
+from sketch.protocol.queries import canonical_query, key_of_query
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
 
@@ -132,8 +132,8 @@ async def _whole(options: Options, url: str, rounds: int) -> list[Result]:
             costs[count] = await _writes(sketch, options.seed, count, rounds)
         finally:
             await sketch.close()
-        told = costs[count]
-        options.say(f"write with {count:,}: {told.mean_ms:.3f} ms, p99 {told.p99_ms:.3f} ms")
+        cost = costs[count]
+        options.say(f"write with {count:,}: {cost.mean_ms:.3f} ms, p99 {cost.p99_ms:.3f} ms")
     base, most = costs[0], costs[_COUNTS[-1]]
     rows += _rows("begin and end of a write with 0 queries", base, 0)
     more = _Costs(most.mean_ms - base.mean_ms, most.p99_ms - base.p99_ms)
@@ -146,7 +146,7 @@ async def _writes(sketch: RedisSketch, seed: int, count: int, rounds: int) -> _C
     draw = Random(seed)
     keys = [key for key, _ in _queries(draw, count)]
     guard = _guard(sketch)
-    await guard.relaid(*_PARTITION)
+    await guard.adopt_layout(*_PARTITION)
     await asyncio.gather(*(sketch.report_query(_PARTITION, key, 600.0, "1") for key in keys))
     await guard.end(
         _PARTITION.database, await guard.begin(_PARTITION.database, _keys(0)), {}, _nothing
@@ -156,7 +156,7 @@ async def _writes(sketch: RedisSketch, seed: int, count: int, rounds: int) -> _C
         effect = _move(draw)
         started = perf_counter()
         token = await guard.begin(_PARTITION.database, _keys(number))
-        await guard.end(_PARTITION.database, token, {}, partial(_told, effect))
+        await guard.end(_PARTITION.database, token, {}, partial(_effects, effect))
         seconds.append(perf_counter() - started)
     return _Costs.of(seconds)
 
@@ -165,24 +165,27 @@ def _guard(sketch: RedisSketch) -> SketchGuard:
     route = ClassRoute(_SCHEMA.classes[_PARTITION.class_name], 1, ())
     database = DatabaseRoute(_SCHEMA, {_PARTITION.class_name: route})
     model = RoutingModel(1, {_PARTITION.database: database})
-    results = RegisteredQueries(sketch, lambda: model)
-    layouts = Layouts(sketch, lambda: model, results)
-    return SketchGuard(sketch, Static(), results, layouts, log_nothing, None, SystemClock())
+    queries = QueryRegistry(sketch, lambda: model)
+    layouts = Layouts(sketch, lambda: model, queries)
+    return SketchGuard(sketch, Static(), queries, layouts, lambda _: None, None, SystemClock())
 
 
 def _nothing(_: bool) -> Mapping[str, list[Effect]]:
     return {}
 
 
-def _keys(number: int) -> list[str]:
-    return [guard_key(_PARTITION.class_name, str(number), "main")]
+def _keys(number: int) -> list[CacheKey]:
+    return [CacheKey(_PARTITION.class_name, str(number), "main")]
 
 
 def _queries(draw: Random, count: int) -> Iterator[tuple[str, RegisteredQuery]]:
     for number in range(count):
         pairs = [*_asked(draw, number).items(), ("limit", str(1 + number % 100))]
         read = parse_parameters(pairs, _SCHEMA, _PARTITION.class_name, most=MOST_LIMIT)
-        yield key_of_query(_PARTITION.class_name, spelled(pairs)), RegisteredQuery(read.query)
+        yield (
+            key_of_query(_PARTITION.class_name, canonical_query(pairs)),
+            RegisteredQuery(read.query),
+        )
 
 
 def _asked(draw: Random, number: int) -> dict[str, str]:
@@ -227,5 +230,5 @@ def _check(queries: Mapping[str, RegisteredQuery], effect: Effect, found: Abstra
             raise Failed(f"{key} was not found")
 
 
-def _told(effect: Effect, alone: bool) -> Mapping[str, list[Effect]]:  # noqa: ARG001 - the guard's
+def _effects(effect: Effect, alone: bool) -> Mapping[str, list[Effect]]:  # noqa: ARG001 - the guard's
     return {_PARTITION.class_name: [effect]}

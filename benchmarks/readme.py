@@ -83,8 +83,8 @@ def _nearness(result: Mapping[str, Any]) -> float:
 
 
 def _row(result: Mapping[str, Any]) -> str:
-    verdict = "" if result["bar"] is None else "met" if result["met"] else "missed"
-    return _line(*_cells(result), verdict)
+    outcome = "" if result["bar"] is None else "met" if result["met"] else "missed"
+    return _line(*_cells(result), outcome)
 
 
 def _cells(result: Mapping[str, Any]) -> tuple[str, ...]:

@@ -26,8 +26,9 @@ from app.commands.demo.rounds import interleaved
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.sketch_redis import sketch_in_redis
 from mediator.embedded.redis import EmbeddedRedis
-from sketch.filter.bloom import BloomFilter, FilterShape
+from sketch.filter.bloom import BloomFilter
 from sketch.filter.hashing import hash_all
+from sketch.filter.shape import FilterShape
 from sketch.filter.sizing import capacity
 
 __all__ = ["run"]
@@ -46,7 +47,7 @@ _BAR_DISTANCE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
+class _Filters:
     """Both filters with the same keys, and what they are asked for."""
 
     ours: BloomFilter
@@ -55,7 +56,7 @@ class _Sides:
     hashes: NDArray[Any]
 
     @classmethod
-    def filled(cls, seed: int) -> _Sides:
+    def filled(cls, seed: int) -> _Filters:
         """Fill both filters; half of the keys that are asked for are in them."""
         ours, live = BloomFilter(_SHAPE), LiveFilter(_KEYS, _RATE)
         keys = [_key(number) for number in range(2 * _KEYS)]
@@ -98,17 +99,17 @@ async def run(options: Options) -> Measured:
 
 
 async def _filter_rows(options: Options) -> list[Result]:
-    sides = _Sides.filled(options.seed)
+    filters = _Filters.filled(options.seed)
     measures: dict[str, Callable[[], Awaitable[float]]] = {
-        "pybloom-live": partial(sides.single, sides.live),
-        "one by one": partial(sides.single, sides.ours),
-        "batch of strings": sides.batch,
-        "batch of hashes": sides.batch_of_hashes,
+        "pybloom-live": partial(filters.single, filters.live),
+        "one by one": partial(filters.single, filters.ours),
+        "batch of strings": filters.batch,
+        "batch of hashes": filters.batch_of_hashes,
     }
     rates = await interleaved(5 if options.quick else 25, measures)
     figures = {name: median(of) for name, of in rates.items()}
     options.say(", ".join(f"{name} {figure:,.0f}/s" for name, figure in figures.items()))
-    return [*_contains(figures), *_false_positives(options, sides)]
+    return [*_contains(figures), *_false_positives(options, filters)]
 
 
 def _contains(figures: dict[str, float]) -> Iterator[Result]:
@@ -119,12 +120,12 @@ def _contains(figures: dict[str, float]) -> Iterator[Result]:
     yield Result(f"contains, {name}", "keys/s", figures[name], bar=_BAR_HASHES_PER_S)
 
 
-def _false_positives(options: Options, sides: _Sides) -> Iterator[Result]:
+def _false_positives(options: Options, filters: _Filters) -> Iterator[Result]:
     """Ask for keys that nobody added."""
     found = 0
     for first in range(2 * _KEYS, 2 * _KEYS + _STRANGERS, _STRANGERS_AT_ONCE):
         strangers = [_key(number) for number in range(first, first + _STRANGERS_AT_ONCE)]
-        found += int(np.count_nonzero(sides.ours.contains_many(strangers)))
+        found += int(np.count_nonzero(filters.ours.contains_many(strangers)))
     share = found / _STRANGERS
     options.say(f"false positives: {share:.3%} of {_STRANGERS:,} keys, set were {_RATE:.1%}")
     name = f"false positives of {_STRANGERS:,} keys, distance from the set rate"

@@ -84,7 +84,7 @@ async def _staged() -> AsyncIterator[Stage]:
             for instance in (kept, shaken):  # one makes the catalogue's tables
                 await started.enter_async_context(instance)
             signals = Signals()
-            signals.hear()
+            signals.listen()
             async with interruptible(signals.ended):
                 yield Stage(scratch, fleet, kept, shaken)
 
@@ -147,7 +147,7 @@ def _row(turn: int, broken: str, load: Load, seen: Footprint) -> str:
 
 
 async def _wrong(load: Load) -> list[str]:
-    await load.told_everything()
+    await load.wait_for_feed()
     return await load.lost()
 
 
@@ -168,11 +168,11 @@ def _kept(load: Load, wrong: Sequence[str]) -> list[Result]:
     if not load.judge.reads:
         raise Failed("no cached read was answered")
     return [
-        Result("objects that are not as acknowledged, or told otherwise by the feed", "objects",
+        Result("objects that are not as acknowledged, or not as the feed has them", "objects",
                len(wrong), bar=0, small_is_good=True),
         Result("cached reads beyond the bound of 1 s", "reads", load.judge.violations, bar=0,
                small_is_good=True),
-        Result("times that the feed forgot where its followers were", "times", load.lives, bar=0,
+        Result("resets of the feed", "times", load.feed_resets, bar=0,
                small_is_good=True),
         Result("requests answered meanwhile", "requests", load.answered),
         Result("requests refused while something was broken", "requests", load.refused.total()),

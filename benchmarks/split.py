@@ -8,7 +8,7 @@ busy, so they are compared with that sum, too, without a bar: it is what the par
 themselves.
 
 All of them are requests of the HTTP API, over one connection that is kept. The bars are for these.
-What a request costs by itself is in both sides of a put; so the same puts are measured once more
+What a request costs by itself is in both times of a put; so the same puts are measured once more
 below HTTP, called in the service's own process. That figure has no bar, and a smaller ratio.
 """
 
@@ -30,7 +30,7 @@ from app.commands.demo.http1 import render
 from app.commands.demo.load import Lane, LoadProcess, Plan
 from app.commands.demo.rounds import interleaved
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import Beside, beside
+from benchmarks.harness.shared_servers import SharedService, shared_service
 from mediator.model.operations import Put
 from mediator.schema.types import Values
 
@@ -63,16 +63,17 @@ _NDJSON: Final = {"Content-Type": "application/x-ndjson"}
 
 async def run(options: Options) -> Measured:
     """Measure each class by itself, in turn."""
-    async with LoadProcess() as load, beside() as running:
+    async with LoadProcess() as load, shared_service() as running:
         if missing := _BEST.keys() - running.servers.keys():
             raise Failed(f"this machine cannot run {', '.join(sorted(missing))}")
         classes = await _prepare(running)
         results = []
         for kind in _BARS:
             await _at_rest(running)
-            sides = {name: _Side(running, load, kind, name, options) for name in classes}
+            targets = {name: _Target(running, load, kind, name, options) for name in classes}
             measured = await interleaved(
-                3 if options.quick else 9, {name: side.measure for name, side in sides.items()}
+                3 if options.quick else 9,
+                {name: target.measure for name, target in targets.items()},
             )
             rates = {name: median(of) for name, of in measured.items()}
             for name, systems in classes.items():
@@ -81,7 +82,7 @@ async def run(options: Options) -> Measured:
         return Measured(results, await running.service.versions())
 
 
-async def _at_rest(running: Beside) -> None:
+async def _at_rest(running: SharedService) -> None:
     """Let nothing be measured that was written before: some writes wait for the disk."""
     await running.service.caught_up()
     await asyncio.to_thread(os.sync)
@@ -103,7 +104,7 @@ def _results(
     ]
 
 
-async def _prepare(running: Beside) -> dict[str, Sequence[str]]:
+async def _prepare(running: SharedService) -> dict[str, Sequence[str]]:
     """Set up a class on each system, and one over two and over three; returns where they are."""
     stated = {
         kind: {**_WORST, metric: 1e-6 if metric == "read_latency" else 1e6}
@@ -127,11 +128,11 @@ def _class(systems: Sequence[str]) -> dict[str, Any]:
     return {"cache": {"visibility": "none"}, "fields": fields}
 
 
-class _Side:
+class _Target:
     """Writes objects of one class in one way."""
 
     def __init__(
-        self, running: Beside, load: LoadProcess, kind: str, name: str, options: Options
+        self, running: SharedService, load: LoadProcess, kind: str, name: str, options: Options
     ) -> None:
         self._running = running
         self._load = load

@@ -24,7 +24,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from app.commands.demo.load import LoadProcess, Tally
 from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import Service
-from benchmarks.harness.comparison import Bench, Side
+from benchmarks.harness.comparison import Harness, Target
 from benchmarks.harness.instances import Instance, instances
 from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
 from benchmarks.harness.report import Measured, Options, Result
@@ -72,11 +72,11 @@ async def run(options: Options) -> Measured:
                 schema = {"default": {"system": "redis"}, "classes": {CLASS: {"fields": _FIELDS}}}
                 await service.set_schema(_DATABASE, schema)
                 versions = await service.versions()
-            sides = {name: _side(instance) for name, instance in made.items()}
-            await sides[_WITHOUT].fill()
+            targets = {name: _target(instance) for name, instance in made.items()}
+            await targets[_WITHOUT].fill()
             for method in ("GET", "PATCH"):
-                bench = Bench(options, load, _EVERY_S)
-                tallies = await _measure(bench, sides, method)
+                harness = Harness(options, load, _EVERY_S)
+                tallies = await _measure(harness, targets, method)
                 results += _compare(options, tallies, method)
                 for name, of in tallies.items():
                     requests[name] += sum(tally.acknowledged for tally in of)
@@ -89,16 +89,19 @@ async def run(options: Options) -> Measured:
     return Measured(results, versions)
 
 
-def _side(instance: Instance) -> Side:
+def _target(instance: Instance) -> Target:
     host, _, port = instance.data.removeprefix("http://").rpartition(":")
-    return Side(host, int(port), f"/v1/{_DATABASE}/{CLASS}")
+    return Target(host, int(port), f"/v1/{_DATABASE}/{CLASS}")
 
 
-async def _measure(bench: Bench, sides: Mapping[str, Side], method: str) -> dict[str, list[Tally]]:
+async def _measure(
+    harness: Harness, targets: Mapping[str, Target], method: str
+) -> dict[str, list[Tally]]:
     measures = {
-        name: partial(bench.rate, side, method, _CONNECTIONS) for name, side in sides.items()
+        name: partial(harness.rate, target, method, _CONNECTIONS)
+        for name, target in targets.items()
     }
-    return await interleaved(bench.rounds, measures)
+    return await interleaved(harness.rounds, measures)
 
 
 def _compare(options: Options, tallies: Mapping[str, list[Tally]], method: str) -> list[Result]:

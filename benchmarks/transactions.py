@@ -23,7 +23,7 @@ import httpx
 from app.commands.demo.service import Service
 from app.settings.main import CacheSettings
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import beside
+from benchmarks.harness.shared_servers import shared_service
 from sketch.client import CoherentClient, TransactionAborted
 
 __all__ = ["run"]
@@ -88,7 +88,7 @@ async def run(options: Options) -> Measured:
     """Measure abort rates and throughput of transactions that read 1 to 32 objects."""
     results: list[Result] = []
     seconds = _SECONDS[not options.quick]
-    async with beside(CacheSettings()) as running, AsyncExitStack() as stack:
+    async with shared_service(CacheSettings()) as running, AsyncExitStack() as stack:
         objects = await _prepare(running.service, options.seed)
         loads = {
             database: await _load(stack, running.service, database, objects, options.seed)

@@ -18,9 +18,9 @@ from app.service.container import on_embedded
 from app.service.serving import serving
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 from benchmarks.harness.bare_handlers import KIND_OF
-from benchmarks.harness.comparison import CONNECTIONS, Bench, Side, bare_handlers, mediated
+from benchmarks.harness.comparison import CONNECTIONS, Harness, Target, bare_handlers, mediated
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import Beside, beside
+from benchmarks.harness.shared_servers import SharedService, shared_service
 from mediator.embedded.port import Kind
 
 __all__ = ["run"]
@@ -28,18 +28,18 @@ __all__ = ["run"]
 _WRITE_BAR: Final = 0.85
 _READ_BAR: Final = 0.6
 _MORE_ROUNDS: Final = 2
-"""Than other benchmarks have: what is told apart here is less than what a machine varies by."""
+"""Than other benchmarks have: what is distinguished here is less than what a machine varies by."""
 
 _CACHED: Final = {"visibility": "public", "max_ttl_s": 60}
 
 
 async def run(options: Options) -> Measured:
     """Measure PUT and PATCH with and without the sketch, and GET against bare handlers."""
-    async with LoadProcess() as load, beside(CacheSettings()) as running:
+    async with LoadProcess() as load, shared_service(CacheSettings()) as running:
         await running.tie(_CACHED)
         settings = on_embedded(MediatorSettings(), running.servers)
         http = HttpSettings(port=0, admin_port=0, log_level="warning")
-        bench = Bench(options, load)
+        harness = Harness(options, load)
         results: list[Result] = []
         async with (
             serving(http, settings) as other,
@@ -47,34 +47,36 @@ async def run(options: Options) -> Measured:
             bare_handlers(running) as port,
         ):
             for kind in running.servers:
-                results += await _writes(bench, running, without, kind)
-                results += await _reads(bench, running, kind, port)
+                results += await _writes(harness, running, without, kind)
+                results += await _reads(harness, running, kind, port)
         return Measured(results, await running.service.versions())
 
 
-async def _writes(bench: Bench, running: Beside, without: Service, kind: Kind) -> list[Result]:
-    sides = {"on": mediated(running.service, kind), "off": mediated(without, kind)}
-    await sides["on"].fill()
+async def _writes(
+    harness: Harness, running: SharedService, without: Service, kind: Kind
+) -> list[Result]:
+    targets = {"on": mediated(running.service, kind), "off": mediated(without, kind)}
+    await targets["on"].fill()
     results = []
     for method in ("PUT", "PATCH"):
         for connections in CONNECTIONS:
-            rates = await _rates(bench, sides, method, connections)
+            rates = await _rates(harness, targets, method, connections)
             name = f"{method} on {kind}, {connections} connections, sketch on against off"
-            _say(bench, name, rates)
+            _say(harness, name, rates)
             results.append(Result(name, "requests/s", rates["on"], rates["off"], _WRITE_BAR))
     return results
 
 
-async def _reads(bench: Bench, running: Beside, kind: Kind, port: int) -> list[Result]:
-    bare = {way: Side("127.0.0.1", port, f"/{way}") for way, of in KIND_OF.items() if of == kind}
-    for side in bare.values():
-        await side.fill()
-    sides = {"on": mediated(running.service, kind), **bare}
+async def _reads(harness: Harness, running: SharedService, kind: Kind, port: int) -> list[Result]:
+    bare = {way: Target("127.0.0.1", port, f"/{way}") for way, of in KIND_OF.items() if of == kind}
+    for target in bare.values():
+        await target.fill()
+    targets = {"on": mediated(running.service, kind), **bare}
     results = []
     for connections in CONNECTIONS:
-        rates = await _rates(bench, sides, "GET", connections)
+        rates = await _rates(harness, targets, "GET", connections)
         name = f"GET on {kind}, {connections} connections, sketch on against"
-        _say(bench, name, rates)
+        _say(harness, name, rates)
         results += [
             Result(f"{name} {way}", "requests/s", rates["on"], rates[way], bar)
             for way in bare
@@ -84,13 +86,15 @@ async def _reads(bench: Bench, running: Beside, kind: Kind, port: int) -> list[R
 
 
 async def _rates(
-    bench: Bench, sides: dict[str, Side], method: str, connections: int
+    harness: Harness, targets: dict[str, Target], method: str, connections: int
 ) -> dict[str, float]:
-    measures = {way: partial(bench.rate, side, method, connections) for way, side in sides.items()}
-    tallies = await interleaved(_MORE_ROUNDS * bench.rounds, measures)
+    measures = {
+        way: partial(harness.rate, target, method, connections) for way, target in targets.items()
+    }
+    tallies = await interleaved(_MORE_ROUNDS * harness.rounds, measures)
     return {way: median(tally.rate for tally in of) for way, of in tallies.items()}
 
 
-def _say(bench: Bench, name: str, rates: dict[str, float]) -> None:
-    told = ", ".join(f"{way} {rate:,.0f}/s" for way, rate in rates.items())
-    bench.options.say(f"{name}: {told} (load average {os.getloadavg()[0]:.1f})")
+def _say(harness: Harness, name: str, rates: dict[str, float]) -> None:
+    summary = ", ".join(f"{way} {rate:,.0f}/s" for way, rate in rates.items())
+    harness.options.say(f"{name}: {summary} (load average {os.getloadavg()[0]:.1f})")

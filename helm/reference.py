@@ -107,9 +107,9 @@ def _comment(lines: Sequence[str], line: int) -> tuple[str, dict[str, Any]]:
     start = line
     while start and lines[start - 1].lstrip().startswith("#"):
         start -= 1
-    told = [each.lstrip()[1:].strip() for each in lines[start:line]]
-    schema = [json.loads(each.removeprefix("@schema")) for each in told if each[:7] == "@schema"]
-    about = " ".join(each for each in told if each[:7] != "@schema")
+    comment = [each.lstrip()[1:].strip() for each in lines[start:line]]
+    schema = [json.loads(each.removeprefix("@schema")) for each in comment if each[:7] == "@schema"]
+    about = " ".join(each for each in comment if each[:7] != "@schema")
     if not about.startswith("--"):
         return "", {}
     return about.removeprefix("--").strip(), schema[0] if schema else {}
@@ -123,11 +123,11 @@ def _object(values: Sequence[_Value]) -> dict[str, Any]:
 def _schema_of(value: _Value) -> dict[str, Any]:
     if value.members:
         return _object(value.members)
-    told = {"description": value.about, "default": value.default}
+    common = {"description": value.about, "default": value.default}
     if "$ref" in value.schema:
-        return {**told, "allOf": [value.schema]}
+        return {**common, "allOf": [value.schema]}
     inferred = {} if {"enum", "type"} & value.schema.keys() else {"type": _type_of(value.default)}
-    return {**told, **inferred, **value.schema}
+    return {**common, **inferred, **value.schema}
 
 
 def _type_of(default: Any) -> str:

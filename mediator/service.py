@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +35,7 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.changes.acknowledging import Acknowledging
+from mediator.changes.acknowledging import LeasedAcknowledging
 from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import Writers
@@ -44,7 +44,7 @@ from mediator.control.evaluation import Hysteresis, PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.membership import Membership
 from mediator.control.plane import Control
-from mediator.control.port import SystemRegistration
+from mediator.control.port import ControlPlane, SystemRegistration
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
 from mediator.coordination.connecting import Coordination
@@ -79,6 +79,11 @@ Relaying: TypeAlias = Literal["here", "elsewhere", "only"]
 else. Changes that wait in records are always relayed by the process that wrote them."""
 
 
+DecorateControl: TypeAlias = Callable[
+    [ControlPlane, Callable[[str, str], Awaitable[str]]], ControlPlane
+]
+
+
 @dataclass(frozen=True, slots=True)
 class MediatorOptions:
     """What a mediator is built from.
@@ -98,6 +103,8 @@ class MediatorOptions:
         alone: Whether there must be no other replica, as it keeps state that others would need.
         migrate: Whether the tables of the catalogue are upgraded at the start.
         energy: What the operator states of powers.
+        decorate_control: Returns the control plane that everybody uses, around the one given; the
+            second argument is `Mediator.secret`.
     """
 
     catalogue_url: str
@@ -113,6 +120,7 @@ class MediatorOptions:
     alone: bool = False
     migrate: bool = True
     energy: Energy = field(default_factory=Energy)
+    decorate_control: DecorateControl = lambda control, _: control
 
 
 class Mediator:
@@ -166,7 +174,7 @@ class Mediator:
             self._registry.candidates, self._metrics.offered, self._clock, energy=options.energy
         )
         evaluation = self._evaluate(events)
-        self.control = self._govern(evaluation)
+        self.control = options.decorate_control(self._govern(evaluation), self.secret)
         self.archive = self._keep()
         self.integrity = Integrity(self.data, self._feed(), self._clock)
         self._scheduler = Scheduler(self._periodic_tasks(evaluation))
@@ -204,7 +212,7 @@ class Mediator:
         shared, followed = self._coordination, None
         if shared is not None:
             writers = Writers(shared.writers, self._replica, self._clock)
-            calls.acknowledging = Acknowledging(writers, self._model)
+            calls.acknowledging = LeasedAcknowledging(writers, self._model)
             followed = (shared.feed, shared.leases, writers)
         return ChangeService(
             self._systems,

@@ -9,13 +9,13 @@ import hiredis
 __all__ = ["arguments", "command"]
 
 
-def command(*words: Any) -> bytes:
+def command(*texts: Any) -> bytes:
     """Pack a command of texts, bytes and numbers."""
-    packed: bytes = hiredis.pack_command(words)
+    packed: bytes = hiredis.pack_command(texts)
     return packed
 
 
-def arguments(*words: Any) -> bytes:
+def arguments(*texts: Any) -> bytes:
     """Pack arguments of a command that is put together later: constant ones are packed once."""
-    packed: bytes = hiredis.pack_command(words)
+    packed: bytes = hiredis.pack_command(texts)
     return packed[packed.index(b"\n") + 1 :]  # without the count of the command's words

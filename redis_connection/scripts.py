@@ -15,14 +15,14 @@ __all__ = ["Script", "lua_module", "lua_text"]
 
 _MODULE: Final = """local {name}
 do
-  local made
+  local instance
   {name} = function()
-    if not made then
-      made = (function()
+    if not instance then
+      instance = (function()
 {text}
       end)()
     end
-    return made
+    return instance
   end
 end"""
 

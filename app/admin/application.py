@@ -20,7 +20,7 @@ from app.admin.api import (
 )
 from app.admin.api.health import health_routes
 from app.admin.api.responses import PROBLEM
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.admin.pages.site import mount_pages
 from app.http.browser import BrowserGuard
 from app.http.framework import answer_problems
@@ -44,16 +44,16 @@ _ROUTERS: Final = {
 
 
 def create_admin_app(
-    control: ControlPlane, metrics: CollectorRegistry, parts: AdminParts | None = None
+    control: ControlPlane, metrics: CollectorRegistry, context: AdminContext | None = None
 ) -> FastAPI:
     """Make the admin application.
 
     Args:
         control: The control plane.
         metrics: What ``/metrics`` shows.
-        parts: The other parts of the service.
+        context: What the routes need beside it.
     """
-    parts = parts or AdminParts()
+    context = context or AdminContext()
     app = FastAPI(
         title="Portolan admin",
         summary="Schemas, systems and placements.",
@@ -67,23 +67,23 @@ def create_admin_app(
     serve_reference(app)
     app.state.control = control
     app.state.metrics = metrics
-    for part in fields(parts):
-        setattr(app.state, part.name, getattr(parts, part.name))
-    guarded = parts.security is not None
+    for member in fields(context):
+        setattr(app.state, member.name, getattr(context, member.name))
+    guarded = context.security is not None
     health = health_routes(
-        control.readiness, parts.lifecycle, metrics, parts.refresh, guarded=guarded
+        control.readiness, context.lifecycle, metrics, context.refresh, guarded=guarded
     )
     app.include_router(health, tags=["health"])
     for tag, router in _ROUTERS.items():
         app.include_router(router, prefix="/admin/v1", tags=[tag])
     mount_pages(app)
-    if parts.security is not None:
+    if context.security is not None:
         app.add_middleware(
             AdminAuthoriser,
-            authenticator=parts.security.authenticator,
-            access_cache=parts.security.access_cache,
-            limiter=parts.security.limiter(),
-            metrics_open=parts.security.metrics_open,
+            authenticator=context.security.authenticator,
+            access_cache=context.security.access_cache,
+            limiter=context.security.limiter(),
+            metrics_open=context.security.metrics_open,
         )
-    app.add_middleware(BrowserGuard, only_loopback=parts.only_loopback)
+    app.add_middleware(BrowserGuard, only_loopback=context.only_loopback)
     return app

@@ -1,4 +1,4 @@
-"""Where a process is in its life, as platforms that run it ask for it.
+"""The state that platforms probe: startup, liveness, readiness.
 
 Three questions have three answers. *Startup*: has it come up once? Until then nobody should ask the
 other two; a process that never was able to serve has not come up. *Live*: does it still answer? If
@@ -15,7 +15,7 @@ __all__ = ["Lifecycle"]
 
 
 class Lifecycle:
-    """What is known of the life of this process.
+    """Whether this process has started, and whether it drains.
 
     Attributes:
         came_up: Whether it could serve at some time.
@@ -26,12 +26,12 @@ class Lifecycle:
         self.came_up = False
         self.draining = False
 
-    def judge(self, verdict: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what readiness is, and note that the process has come up.
+    def readiness(self, stores: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the readiness of the process, and record that it has come up.
 
         Args:
-            verdict: What the control plane says of the stores.
+            stores: The readiness of the stores, by the control plane.
         """
-        self.came_up = self.came_up or bool(verdict["ready"])
-        ready = bool(verdict["ready"]) and not self.draining
-        return {**verdict, "ready": ready, "draining": self.draining}
+        self.came_up = self.came_up or bool(stores["ready"])
+        ready = bool(stores["ready"]) and not self.draining
+        return {**stores, "ready": ready, "draining": self.draining}

@@ -7,16 +7,17 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.api.openapi.document import data_components, data_paths
+from app.api.openapi.components import COMPONENTS
+from app.api.openapi.document import data_paths
 from app.api.router import DataApi
 from app.http.browser import send_problem
 from app.http.framework import answer_problems
 from app.http.message import Receive, Request, Scope, Send, request_id
 from app.http.problems import HttpError
 from app.http.reference import serve_reference
-from app.security.authorisation import refusal
 from app.security.data_port import RequestAuthoriser
-from mediator.access.decision import Decision
+from mediator.access.authorisation import refusal
+from mediator.access.decision import AccessDecision
 from mediator.access.model import Scope as Permission
 from mediator.base.errors import MediatorError
 
@@ -42,7 +43,7 @@ def create_app() -> FastAPI:
     def with_data_routes() -> dict[str, Any]:
         described = document()
         described["paths"] = {**described.get("paths", {}), **data_paths()}
-        described["components"] = {**described.get("components", {}), **data_components()}
+        described["components"] = {**described.get("components", {}), **COMPONENTS}
         described["security"] = [{}, {"key": []}]
         return described
 
@@ -82,7 +83,7 @@ class DataApp:
             access = await self._authoriser.authorise(field)
             self._authoriser.release(access)
             if access.principal is None:
-                raise refusal(Decision.UNAUTHENTICATED, Permission.READ)
+                raise refusal(AccessDecision.UNAUTHENTICATED, Permission.READ)
         except (MediatorError, HttpError) as error:
             await send_problem(error, request_id(scope), send)
             return False

@@ -8,6 +8,11 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from app.api.conditions import if_match_condition
+from app.api.models.operations import (
+    BatchItem,
+    parse_batch,
+    parse_operation,
+)
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
@@ -24,11 +29,11 @@ from app.api.writes import (
     build_update,
 )
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import LARGE_BODY, parse_json, require_object
+from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
-from app.http.preconditions import Tags, parse_tags
+from app.http.preconditions import parse_tags
 from app.http.problems import HttpError
 from mediator.access.model import Scope
 from mediator.base.errors import Invalid, Location, MediatorError
@@ -36,14 +41,10 @@ from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Get
 from mediator.schema.ids import check_id
 
-__all__ = ["Batches", "members_of", "plan_item"]
+__all__ = ["Batches", "plan_item"]
 
-_Addressed: TypeAlias = tuple[dict[str, Any], ClassResource, str | None]
-"""The members of an operation, its class, and whose its new objects are."""
-
-_MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match", "if_none_match"})
-_TEXTS: Final = ("op", "class", "id")
-_BODILESS: Final = frozenset({"get", "delete"})
+_Addressed: TypeAlias = tuple[BatchItem, ClassResource, str | None]
+"""An operation, its class, and the subject that owns its new objects."""
 
 
 def _build_patch(target: WriteTarget, body: Any) -> PlannedOperation:
@@ -87,13 +88,10 @@ class Batches:
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
 
     def _operations(self, body: Any) -> list[Any]:
-        members = require_object(body)
-        operations = members.get("operations")
-        limit = self._options.batch_limit
-        if members.keys() != {"operations"} or not isinstance(operations, list):
-            raise _refuse("/operations", "an array is expected, and nothing beside it")
+        operations, limit = parse_batch(body), self._options.batch_limit
         if len(operations) > limit:
-            raise _refuse("/operations", f"at most {limit} operations are allowed")
+            locations = [Location("/operations", f"at most {limit} operations are allowed")]
+            raise Invalid("The batch is malformed.", locations=locations)
         return operations
 
     async def _items(
@@ -108,11 +106,11 @@ class Batches:
         addressed: list[_Addressed | MediatorError | HttpError] = []
         for body in operations:
             try:
-                members = members_of(body)
-                key = name, reads = members["class"], members["op"] == "get"
+                operation = parse_operation(body)
+                key = name, reads = operation["class"], operation["op"] == "get"
                 if key not in classes:
                     classes[key] = await self._find(routed, name, reads=reads)
-                addressed.append((members, *classes[key]))
+                addressed.append((operation, *classes[key]))
             except (MediatorError, HttpError) as error:
                 addressed.append(error)
         return await offload(is_large, _plan_all, identity, addressed)
@@ -134,67 +132,39 @@ def _plan_all(
         if not isinstance(each, tuple):
             items.append(each)
             continue
-        members, resource, owner = each
+        operation, resource, owner = each
         try:
-            items.append(plan_item(resource, identity, members, index, owner))
+            items.append(plan_item(resource, identity, operation, index, owner))
         except (MediatorError, HttpError) as error:
             items.append(error)
     return items
 
 
-def members_of(body: Any) -> dict[str, Any]:
-    """Return the members of one operation of a batch; raises `Invalid` if it cannot be one."""
-    members = require_object(body)
-    if not members.keys() <= _MEMBERS:
-        name = next(name for name in members if name not in _MEMBERS)
-        raise _refuse(f"/{name}", "there is no such member")
-    op = members.get("op")
-    if not (
-        isinstance(op, str)
-        and isinstance(members.get("class"), str)
-        and isinstance(members.get("id"), str)
-    ):
-        name = next(name for name in _TEXTS if not isinstance(members.get(name), str))
-        raise _refuse(f"/{name}", "a string is expected")
-    if op != "get" and op not in _BUILDERS:
-        raise _refuse("/op", "one of get, put, patch, update, delete is expected")
-    if ("body" in members) is (op in _BODILESS):
-        raise _refuse("/body", f"{op} takes none" if op in _BODILESS else f"{op} needs one")
-    return members
-
-
 def plan_item(
     resource: ClassResource,
     identity: Identity,
-    members: dict[str, Any],
+    item: BatchItem,
     index: int,
     owner: str | None = None,
 ) -> PlannedOperation:
-    """Plan one operation of a batch, given its members, and whose a new object is."""
-    op, id_ = members["op"], check_id(members["id"], "/id")
-    whole = resource.full_selection
-    required, client_tags = _tags(members, "if_match"), _tags(members, "if_none_match")
-    if op == "get":
-        return PlannedOperation(
-            Get(resource.database, resource.name, id_), resource, whole, client_tags=client_tags
-        )
-    condition = ANYTHING if required is None else if_match_condition(required, whole)
+    """Plan one operation of a batch.
+
+    Args:
+        resource: Its class.
+        identity: Of the request.
+        item: The operation as it came.
+        index: Its position in the request.
+        owner: The subject that owns a new object whose body names none.
+    """
+    id_, selection = check_id(item["id"], "/id"), resource.full_selection
+    if item["op"] == "get":
+        tags = item.get("if_none_match")
+        client_tags = None if tags is None else parse_tags(tags, "/if_none_match")
+        get = Get(resource.database, resource.name, id_)
+        return PlannedOperation(get, resource, selection, client_tags=client_tags)
+    condition, tags = ANYTHING, item.get("if_match")
+    if tags is not None:
+        condition = if_match_condition(parse_tags(tags, "/if_match"), selection)
     operation = identity.operation(resource.name, id_, index)
-    fingerprint = identity.fingerprint
-    target = WriteTarget(resource, whole, id_, operation, condition, fingerprint, "/body", owner)
-    return _BUILDERS[op](target, members.get("body"))
-
-
-def _tags(members: dict[str, Any], name: str) -> Tags | None:
-    """Return the tags of a condition: writes have ``if_match``, reads ``if_none_match``."""
-    tags = members.get(name)
-    if tags is None:
-        return None
-    reads = name == "if_none_match"
-    if not isinstance(tags, str) or reads is not (members["op"] == "get"):
-        raise _refuse(f"/{name}", f"a tag is expected, and only on {'get' if reads else 'writes'}")
-    return parse_tags(tags, f"/{name}")
-
-
-def _refuse(pointer: str, detail: str) -> Invalid:
-    return Invalid("The batch is malformed.", locations=[Location(pointer, detail)])
+    head = resource, selection, id_, operation, condition, identity.fingerprint
+    return _BUILDERS[item["op"]](WriteTarget(*head, "/body", owner), item.get("body"))

@@ -10,14 +10,15 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from app.api.former_owners import require_open, was_made_after
+from app.api.models.changes import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
-from app.http.paths import parse_integer, parse_query
-from app.security.authorisation import Access
+from app.http.validation import parse_parameters
+from mediator.access.authorisation import Access
+from mediator.access.former_owners import was_made_after
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.changes.feed import Event, PositionGone
@@ -26,13 +27,10 @@ from mediator.changes.subscriptions import Subscription, Subscriptions
 
 __all__ = ["Changes"]
 
-_PARAMETERS: Final = frozenset({"class", "after", "limit", "wait"})
 _BEGINNING: Final = "beginning"
-_LONGEST_WAIT_S: Final = 30
 _LONGEST_SEARCH_S: Final = 5.0
 """How long changes of a class are looked for among those of others, if there is no wait."""
 
-_MOST: Final = 1_000
 _HEARTBEAT_S: Final = 15.0
 _POLL_S: Final = 1.0
 """How soon it is seen that a client has gone."""
@@ -96,14 +94,11 @@ class Changes:
     async def get(self, routed: RoutedRequest) -> Response:
         """Answer with events for as long as the client stays, or with what there is."""
         forbid_body(routed.request)
-        parameters = parse_query(routed.request.query, _PARAMETERS)
+        parameters = parse_parameters(ChangesParameters, routed.request.query)
         # The feed tells what was, and not only what is: that a class is public is not enough.
-        routed.access.require(
-            Scope.READ, routed.database, parameters.get("class"), by_anybody=False
-        )
-        for name in self._classes_of(routed, parameters.get("class")):
-            routed.access.require_all(routed.database, name)
-            require_open(routed.access, routed.database, name)
+        routed.access.require(Scope.READ, routed.database, parameters.class_name, by_anybody=False)
+        for name in self._classes_of(routed, parameters.class_name):
+            routed.access.require_changes(routed.database, name)
         subscriptions = self._subscriptions
         if subscriptions is None:
             detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."
@@ -124,13 +119,13 @@ class Changes:
             subscriptions.close(subscription)
 
     async def _subscriber(
-        self, routed: RoutedRequest, parameters: dict[str, str], subscriptions: Subscriptions
+        self, routed: RoutedRequest, parameters: ChangesParameters, subscriptions: Subscriptions
     ) -> _Subscriber:
-        database, class_name = routed.database, parameters.get("class")
+        database, class_name = routed.database, parameters.class_name
         database_id = (await self._directory.database(database)).id
         if class_name is not None:
             await self._directory.find(database, class_name)
-        after, name = parameters.get("after"), "after"
+        after, name = parameters.after, "after"
         if last := routed.request.headers.get(b"last-event-id"):
             after, name = last, "Last-Event-ID"
         if after is None:
@@ -139,8 +134,6 @@ class Changes:
             position = await subscriptions.beginning(database_id)
         else:
             position = FeedPosition.parse(after, name)
-        limit = parse_integer(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
-        wait_s = parse_integer(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
         return _Subscriber(
             self._directory,
             routed.access,
@@ -148,8 +141,8 @@ class Changes:
             database_id,
             class_name,
             position,
-            limit,
-            wait_s,
+            parameters.limit,
+            parameters.wait,
         )
 
     @staticmethod

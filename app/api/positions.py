@@ -43,6 +43,6 @@ def seen_at(position: str, database: str) -> Mapping[tuple[str, str], Mapping[st
     found = _SEEN.fullmatch(text)
     if found is None or found[1] != database:
         locations = [Location("Prefer", "at-least must be a Portolan-Position of this database")]
-        raise HttpError(INVALID, "The position is none of this database.", locations=locations)
+        raise HttpError(INVALID, "The position is of another database.", locations=locations)
     pairs = [pair.split(":") for pair in found[4].split(",") if pair]
     return {(found[2], found[3]): {group: int(version) for group, version in pairs}}

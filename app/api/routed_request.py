@@ -15,7 +15,7 @@ from app.http.paths import parse_integer, parse_query
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
-from app.security.authorisation import EVERYTHING, Access
+from mediator.access.authorisation import EVERYTHING, Access
 from mediator.access.model import Scope
 from mediator.data_plane.port import DataPlane
 from mediator.routing.freshness import ANY, ReadPreference

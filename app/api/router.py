@@ -39,9 +39,9 @@ from app.http.problems import (
     HttpError,
     problem_of,
 )
-from app.security.authorisation import Restricted
 from app.security.data_port import RequestAuthoriser
-from mediator.access.metered import Transact
+from mediator.access.authorisation import Restricted
+from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope as Permission
 from mediator.base.errors import MediatorError
 from mediator.base.observation import Observer, RequestFinished, RequestRefused
@@ -196,7 +196,7 @@ class DataApi:
 
     def _options(self, request: Request, route: Route) -> Response:
         if request.method != "OPTIONS":
-            detail = f"{request.method} is not among: {route.allow}."
+            detail = f"The route has the methods {route.allow}, and not {request.method}."
             headers = [("Allow", route.allow)]
             raise HttpError(METHOD_NOT_ALLOWED, detail, headers=headers)
         forbid_body(request)

@@ -22,7 +22,7 @@ from app.api.transfer.imports import Imports
 from app.coherence.caches import Caches
 from app.http.idempotency import OperationIds
 from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH
-from mediator.access.metered import Transact
+from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
 from mediator.changes.subscriptions import Subscriptions
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from typing import Final
 
+from app.api.models.sketch import SketchParameters
 from app.api.resources import Directory
 from app.api.routed_request import RoutedRequest
 from app.http.caching import NO_STORE
 from app.http.message import Headers, Response, forbid_body
 from app.http.negotiation import JSON, SKETCH, accepts_gzip, asks_for
-from app.http.paths import parse_query
+from app.http.validation import parse_parameters
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.routing.model import DatabaseRoute
@@ -18,8 +18,6 @@ from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable, Sna
 from sketch.protocol.wire import ClientFilter, encode, encode_json
 
 __all__ = ["Sketches"]
-
-_PARAMETERS: Final = frozenset({"class"})
 
 
 class Sketches:
@@ -62,7 +60,7 @@ class Sketches:
     @staticmethod
     def _class_names(routed: RoutedRequest) -> tuple[str, ...] | None:
         """Return the classes that are asked for, or all that may be read; None: all there are."""
-        listed = parse_query(routed.request.query, _PARAMETERS).get("class")
+        listed = parse_parameters(SketchParameters, routed.request.query).class_names
         if listed is None:
             return routed.access.readable(routed.database)
         names = tuple(sorted(set(listed.split(","))))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
-from app.api.batch import members_of, plan_item
+from app.api.batch import plan_item
+from app.api.models.operations import WriteItem
+from app.api.models.transactions import ObjectVersion, parse_transaction
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
@@ -17,23 +19,21 @@ from app.api.submission import render_items
 from app.api.writes import PlannedOperation
 from app.http.etags import parse_tag
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import LARGE_BODY, parse_json, require_object
+from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Headers, Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
-from mediator.access.metered import Transact
+from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
 from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.offload import offload
 from mediator.model.operations import Get, WriteOperation
 from mediator.schema.ids import check_id
-from mediator.transactions.model import MOST_READS, MOST_WRITES, ReadSetEntry, Transaction
+from mediator.transactions.model import ReadSetEntry, Transaction
 
 __all__ = ["TransactionRoute"]
 
-_MEMBERS: Final = frozenset({"reads", "operations"})
-_SEEN: Final = frozenset({"class", "id", "etag"})
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
 
 
@@ -59,7 +59,8 @@ class TransactionRoute:
         routed.media_type(JSON)
         parse_query(routed.request.query, frozenset())
         raw = await read_body(routed.request, self._limit)
-        reads, operations = _parts(parse_json(raw))
+        body = parse_transaction(parse_json(raw))
+        reads, operations = _read_set(body.reads), body.operations
         if not reads and not operations:  # each of them asks for its class
             routed.access.require_some(Scope.WRITE, routed.database)
             await self._directory.database(routed.database)
@@ -84,63 +85,47 @@ class TransactionRoute:
         self,
         routed: RoutedRequest,
         identity: Identity,
-        operations: Sequence[Any],
+        operations: Sequence[WriteItem],
         *,
         is_large: bool,
     ) -> list[PlannedOperation]:
+        """Plan the writes, each on a class that the request may write."""
         classes: dict[str, ClassResource] = {}
         items = []
-        for index, body in enumerate(operations):
+        for index, operation in enumerate(operations):
+            name = operation["class"]
+            routed.access.require(Scope.WRITE, routed.database, name)
+            routed.access.require_all(routed.database, name)
             try:
-                members = members_of(body)
-                name = members["class"]
-                routed.access.require(Scope.WRITE, routed.database, name)
-                routed.access.require_all(routed.database, name)
                 if name not in classes:
                     classes[name] = await self._directory.find(routed.database, name)
-                items.append(
-                    _write(
-                        await offload(is_large, plan_item, classes[name], identity, members, index)
-                    )
-                )
-            except MediatorError as error:
+                item = await offload(is_large, plan_item, classes[name], identity, operation, index)
+            except (MediatorError, HttpError) as error:
                 error.locations = tuple(_below(f"/operations/{index}", error.locations))
                 raise
+            items.append(_of_transaction(item))
         return items
 
 
-def _parts(body: Any) -> tuple[list[ReadSetEntry], list[Any]]:
-    members = require_object(body)
-    if not members.keys() <= _MEMBERS:
-        name = next(name for name in members if name not in _MEMBERS)
-        raise _refuse(f"/{name}", "there is no such member")
-    for name, limit in (("reads", MOST_READS), ("operations", MOST_WRITES)):
-        given = members.get(name, [])
-        if not isinstance(given, list) or len(given) > limit:
-            raise _refuse(f"/{name}", f"an array of at most {limit} is expected")
-    reads = [_seen(read, f"/reads/{i}") for i, read in enumerate(members.get("reads", []))]
-    return reads, members.get("operations", [])
+def _read_set(reads: Sequence[ObjectVersion]) -> list[ReadSetEntry]:
+    return [_entry(read, f"/reads/{index}") for index, read in enumerate(reads)]
 
 
-def _seen(read: Any, pointer: str) -> ReadSetEntry:
-    members = require_object(read, pointer)
-    names = members.get("class"), members.get("id")
-    if members.keys() != _SEEN or not all(isinstance(name, str) for name in names):
-        raise _refuse(pointer, "class, id and etag are expected, and nothing else")
-    id_, etag = check_id(members["id"], f"{pointer}/id"), members["etag"]
-    if etag is None:
-        return ReadSetEntry(members["class"], id_, None)
-    tag = parse_tag(etag) if isinstance(etag, str) else None
+def _entry(read: ObjectVersion, pointer: str) -> ReadSetEntry:
+    id_ = check_id(read.id, f"{pointer}/id")
+    if read.etag is None:
+        return ReadSetEntry(read.class_name, id_, None)
+    tag = parse_tag(read.etag)
     if tag is None:
         detail = "an entity tag of ours is expected, or null if the object was not there"
-        raise _refuse(f"{pointer}/etag", detail)
-    return ReadSetEntry(members["class"], id_, tag.versions, tag.schema_version)
+        locations = [Location(f"{pointer}/etag", detail)]
+        raise Invalid("The transaction is malformed.", locations=locations)
+    return ReadSetEntry(read.class_name, id_, tag.versions, tag.schema_version)
 
 
-def _write(planned: PlannedOperation) -> PlannedOperation:
+def _of_transaction(planned: PlannedOperation) -> PlannedOperation:
     operation = planned.operation
-    if isinstance(operation, Get):
-        raise _refuse("/op", "one of put, patch, update, delete is expected")
+    assert not isinstance(operation, Get)
     # Batches under the same key name their operations alike, and would be taken for them.
     planned.operation = replace(operation, operation=f"t-{operation.operation}")
     return planned
@@ -163,7 +148,3 @@ def _transaction(
 
 def _below(pointer: str, locations: Sequence[Location]) -> list[Location]:
     return [Location(f"{pointer}{location.pointer}", location.detail) for location in locations]
-
-
-def _refuse(pointer: str, detail: str) -> Invalid:
-    return Invalid("The transaction is malformed.", locations=[Location(pointer, detail)])

@@ -219,7 +219,7 @@ def _without_id(body: Any, target: WriteTarget) -> dict[str, Any]:
         return members
     if members["id"] != target.id:
         place = Location(f"{target.pointer}/id", "is not the id of the address")
-        raise Invalid("The id differs.", locations=[place])
+        raise Invalid("The id in the body is not the id of the address.", locations=[place])
     return {name: value for name, value in members.items() if name != "id"}
 
 

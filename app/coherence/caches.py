@@ -1,31 +1,36 @@
-"""What keeps caches coherent, put together."""
+"""Composition of what keeps caches coherent."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from app.coherence.cached_leases import Lingering
+from app.coherence.cached_leases import CachedLeases
 from app.coherence.cached_reads import CachedReads
-from app.coherence.class_lifecycle import Beginnings
 from app.coherence.clock_watch import LOOKED_EVERY_S, ClockWatch
+from app.coherence.control_plane import CoherentControlPlane, FirstProposal
+from app.coherence.estimator_updates import (
+    EXCHANGE_KEY,
+    EstimatorUpdates,
+    make_estimator,
+)
 from app.coherence.layouts import Layouts
-from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
 from app.coherence.orphans import Recovery, ResolvesWrites, partitions_in
-from app.coherence.overview import MOST_PARTITIONS, described
+from app.coherence.overview import MOST_PARTITIONS, describe
 from app.coherence.purges import Connect, log_purging, make_purgers
-from app.coherence.query_registry import OnResultsChanged, RegisteredQueries, log_nothing
+from app.coherence.query_registry import OnResultsChanged, QueryRegistry
 from app.coherence.write_guard import SYSTEM, SketchGuard
 from app.settings.main import CacheSettings, MissingSetting
 from mediator.base.cancellation import end
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
+from mediator.control.port import ControlPlane
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.routing.model import EMPTY, RoutingModel
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import (
     Partition,
@@ -49,28 +54,29 @@ _MEASURED_EVERY_S = 10.0
 
 
 class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
-    """A sketch that keeps purges, too, and tells how it is."""
+    """A sketch that keeps purges, too, and shows its state."""
 
     shape: FilterShape
 
 
-def _ignore(_: TtlGranted) -> None:
-    """Tell nobody."""
+def _ignore(_: object) -> None:
+    """Let an event be."""
 
 
 class CacheEvents(NamedTuple):
-    """Who is told of what goes on.
+    """What is called with the events of caching.
 
     Attributes:
-        purging: Told of what becomes of purges.
-        granted: Told of every life that is granted.
-        results: Told of results of queries that may have changed.
-        measured: Told now and then how the partitions are; None: they are not looked at.
+        purging: Called with what becomes of purges.
+        granted: Called with every TTL that is granted.
+        results: Called with results of queries that may have changed.
+        measured: Called now and then with the states of the partitions; None: they are not looked
+            at.
     """
 
     purging: PurgeEvents = log_purging
     granted: Callable[[TtlGranted], None] = _ignore
-    results: OnResultsChanged = log_nothing
+    results: OnResultsChanged = _ignore
     measured: Callable[[Sequence[PartitionState]], None] | None = None
 
 
@@ -84,9 +90,9 @@ class Caches:
     Args:
         settings: Bounds.
         sketch: The server's sketch.
-        estimator: Says for how long answers should live.
-        tell: Told of what goes on.
-        exchange: Where replicas tell one another what their estimators have seen; None: nowhere.
+        estimator: Estimates the TTL of answers.
+        events: What is called with events.
+        exchange: How replicas exchange what their estimators have seen; None: not at all.
         clock: The replica's clock; what is promised goes by the sketch's.
         connect: Makes what sends purges.
 
@@ -99,50 +105,50 @@ class Caches:
         settings: CacheSettings,
         sketch: Sketch,
         estimator: TtlEstimator,
-        tell: CacheEvents = LOGGED,
+        events: CacheEvents = LOGGED,
         exchange: MetricsExchange | None = None,
         clock: Clock | None = None,
         connect: Connect = lambda: None,
     ) -> None:
         self._settings = settings
-        self._tell = tell
+        self._events = events
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
         purgers = make_purgers(settings.purge, connect)
         self._purging = (
-            Purging(sketch, purgers, self._partitions, tell.purging) if purgers else None
+            Purging(sketch, purgers, self._partitions, events.purging) if purgers else None
         )
         self._purger: asyncio.Task[None] | None = None
         clock = clock or SystemClock()
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
         self.estimator = estimator
-        told = exchange or NoExchange()
-        self.lifetimes = Lifetimes(estimator, sketch, told, self._routing, clock)
-        results = RegisteredQueries(sketch, self._routing)
-        layouts = Layouts(sketch, self._routing, results)
-        self._lingering = Lingering(sketch, clock)
+        exchange = exchange or NoExchange()
+        self.updates = EstimatorUpdates(estimator, sketch, exchange, self._routing, clock)
+        queries = QueryRegistry(sketch, self._routing)
+        layouts = Layouts(sketch, self._routing, queries)
+        self._leases = CachedLeases(sketch, clock)
         first = self._purge_first if self._purging and settings.purge_first else None
         wake = self._purging.wake if self._purging else None
         self.guard = SketchGuard(
-            sketch, estimator, results, layouts, tell.results, first, clock, wake, self._lingering
+            sketch, estimator, queries, layouts, events.results, first, clock, wake, self._leases
         )
-        self._clock_watch = ClockWatch(sketch, self.guard.renew, self._partitions, clock)
+        self._clock_watch = ClockWatch(sketch, self.guard.invalidate_class, self._partitions, clock)
         time_us = self._clock_watch.earliest_us
         self.reads = CachedReads(
-            sketch, layouts, self._lingering, estimator, answer_s, clock, tell.granted, time_us
+            sketch, layouts, self._leases, estimator, answer_s, clock, events.granted, time_us
         )
         self._scheduler = Scheduler([])
-        self._hearing: asyncio.Task[None] | None = None
-        self._giving_way: asyncio.Task[None] | None = None
+        self._merging: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
 
     @property
     def alone(self) -> bool:
         """Whether the sketch knows only what this process writes."""
         return self.sketch.kept_in == "memory"
 
-    def beginnings(self, first_word: Callable[[str, str], Awaitable[str]]) -> Beginnings:
-        """Return what tells the sketch of new classes; see there."""
-        return Beginnings(self.sketch, first_word, self.guard)
+    def coherent(self, control: ControlPlane, first_proposal: FirstProposal) -> ControlPlane:
+        """Return a control plane whose changes of schemas keep caches coherent."""
+        return CoherentControlPlane.around(control, self.sketch, self.guard, first_proposal)
 
     def start(self, orphan_resolver: ResolvesWrites, model: Callable[[], RoutingModel]) -> None:
         """Begin what goes on in the background."""
@@ -151,29 +157,29 @@ class Caches:
         periodic_tasks = [
             PeriodicTask("looking after orphaned writes", 1.0, recovery.run),
             PeriodicTask("watching the sketch's clock", LOOKED_EVERY_S, self._clock_watch.look),
-            self._lingering.start(),
+            self._leases.start(),
         ]
-        if self._tell.measured is not None:
-            measure = partial(self._measure, self._tell.measured)
+        if self._events.measured is not None:
+            measure = partial(self._measure, self._events.measured)
             periodic_tasks.append(PeriodicTask("measuring the sketch", _MEASURED_EVERY_S, measure))
-        self._scheduler = Scheduler([*periodic_tasks, *self.lifetimes.periodic_tasks()])
+        self._scheduler = Scheduler([*periodic_tasks, *self.updates.periodic_tasks()])
         self._scheduler.start()
-        self._hearing = asyncio.create_task(self.lifetimes.hear())
-        self._giving_way = asyncio.create_task(self._lingering.listen())
+        self._merging = asyncio.create_task(self.updates.merge())
+        self._listening = asyncio.create_task(self._leases.listen())
         if self._purging is not None:
             self._purger = asyncio.create_task(self._purging.run())
 
     async def stop(self) -> None:
         """End what goes on in the background; purges that are left are the sketch's to keep.
 
-        What is written from then on leaves no marks.
+        No write lease is cached from then on.
         """
-        await self._lingering.stop()
+        await self._leases.stop()
         await self._scheduler.stop()
-        if self._giving_way is not None:
-            await end([self._giving_way])
-        if self._hearing is not None:
-            await self._hearing
+        if self._listening is not None:
+            await end([self._listening])
+        if self._merging is not None:
+            await self._merging
         if self._purger is not None:
             await end([self._purger])
 
@@ -181,7 +187,7 @@ class Caches:
         """Release every connection; there are no more writes."""
         if self._purging is not None:
             await self._purging.close()
-        await self.lifetimes.close()
+        await self.updates.close()
         await self.sketch.close()
 
     def _routing(self) -> RoutingModel:
@@ -198,20 +204,20 @@ class Caches:
         ][:MOST_PARTITIONS]
         try:
             states = await self.sketch.states(partitions)
-            items = [await self._described(state) for state in states]
+            items = [await self._describe(state) for state in states]
         except SketchUnavailable as error:
             raise Unavailable(str(error), system=SYSTEM) from error
         standing = self._purging.standing if self._purging else {}
         purgers = [{"name": name, "failing": not works} for name, works in standing.items()]
         return {"kept_in": self.sketch.kept_in, "items": items, "purgers": purgers}
 
-    async def _described(self, state: PartitionState) -> dict[str, Any]:
+    async def _describe(self, state: PartitionState) -> dict[str, Any]:
         snapshot = await self.sketch.snapshot([state.partition])
-        return described(state, self.sketch.shape, snapshot, self.sketch.limits.lease_s)
+        return describe(state, self.sketch.shape, snapshot, self.sketch.limits.lease_s)
 
-    async def _measure(self, tell: Callable[[Sequence[PartitionState]], None]) -> None:
+    async def _measure(self, measured: Callable[[Sequence[PartitionState]], None]) -> None:
         try:
-            tell(await self.sketch.states(self._partitions()[:MOST_PARTITIONS]))
+            measured(await self.sketch.states(self._partitions()[:MOST_PARTITIONS]))
         except SketchUnavailable as error:
             raise Unavailable(str(error), system=SYSTEM) from error
 
@@ -226,7 +232,7 @@ class Caches:
 def make_caches(
     settings: CacheSettings,
     coordination_url: str | None,
-    tell: CacheEvents = LOGGED,
+    events: CacheEvents = LOGGED,
     connect: Connect = lambda: None,
 ) -> Caches | None:
     """Open the sketch where the settings say; None: nothing may be cached.
@@ -259,6 +265,6 @@ def make_caches(
         exchange = RedisExchange(url, EXCHANGE_KEY)
     try:
         estimator = make_estimator(settings)
-        return Caches(settings, sketch, estimator, tell, exchange, connect=connect)
+        return Caches(settings, sketch, estimator, events, exchange, connect=connect)
     except ValueError as error:
         raise MissingSetting(f"PORTOLAN_PURGE: {error}") from None

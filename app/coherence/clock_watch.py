@@ -1,8 +1,8 @@
-"""Watching the sketch's clock: if it is set forward, copies outlive what is known of them.
+"""Watching the clock of the sketch: if it is set forward, copies outlive what is known of them.
 
 The sketch knows of each key until when copies of it may be used, by its own clock. One that jumps
-forward passes these times too early, and a write would not bring the key into the filter. So every
-partition is begun anew then, and everything is revalidated. A clock that is set back does no harm:
+forward passes these times too early, and a write would not add the key to the filter. So every
+class is invalidated then. A clock that is set back does no harm:
 keys stay in the filter for longer; and clients judge answers that tell its time by what it showed
 before (`sketch.client.sketch_clock`).
 """
@@ -27,7 +27,7 @@ SET_US: Final = 250_000
 class _Look(NamedTuple):
     shown_us: int
     asked_at: float
-    told_at: float
+    answered_at: float
 
 
 class ClockWatch:
@@ -35,7 +35,7 @@ class ClockWatch:
 
     Args:
         sketch: The sketch.
-        renew: Begins a partition anew (database, class); raises `Unavailable`.
+        invalidate: Invalidates a class (database, class); raises `Unavailable`.
         partitions: Returns all partitions.
         clock: Its monotonic time is used.
     """
@@ -43,19 +43,19 @@ class ClockWatch:
     def __init__(
         self,
         sketch: ServerSketch,
-        renew: Callable[[str, str], Awaitable[None]],
+        invalidate: Callable[[str, str], Awaitable[None]],
         partitions: Callable[[], Iterable[Partition]],
         clock: Clock,
     ) -> None:
         self._sketch = sketch
-        self._renew = renew
+        self._invalidate = invalidate
         self._partitions = partitions
         self._clock = clock
         self._last: _Look | None = None
         self._due: set[Partition] = set()
 
     async def look(self) -> None:
-        """Read the sketch's clock; if it was set forward since, begin all partitions anew.
+        """Read the sketch's clock; if it was set forward since, invalidate all classes.
 
         Raises:
             Unavailable: The sketch does not answer; what is left is done the next time.
@@ -69,7 +69,7 @@ class ClockWatch:
             self._due.update(self._partitions())
         self._last = _Look(shown_us, sent_at, self._clock.monotonic())
         for partition in tuple(self._due):
-            await self._renew(*partition)
+            await self._invalidate(*partition)
             self._due.discard(partition)
 
     def earliest_us(self) -> int | None:
@@ -80,7 +80,7 @@ class ClockWatch:
         look, now = self._last, self._clock.monotonic()
         if look is None or now - look.asked_at > LATE_S:
             return None
-        return look.shown_us + int((now - look.told_at) * (1 - DRIFT) * 1_000_000)
+        return look.shown_us + int((now - look.answered_at) * (1 - DRIFT) * 1_000_000)
 
     def _latest_us(self) -> float:
         """Return the latest time that the clock shows now, unless it was set."""

@@ -1,10 +1,11 @@
 """What copies rest on beside the values of objects: groups, visibility, schema (docs/coherence.md).
 
 The sketch keeps with each partition the layout that its keys are of. A replica whose routing model
-says something else sees to it before it reads or writes anything of the class: *adopt* puts the new
-one in the place of the old one, if that is still there, and begins the partition anew if copies
-that were made under the old one could be missed under the new one. Whoever comes first does it, so
-a replica that dies between the change of a schema and this leaves nothing undone.
+says something else adopts its own before it reads or writes anything of the class: it replaces the
+    old
+layout, if that is still there, and invalidates the class if copies that were made under the old one
+could be missed under the new one. Whichever replica comes first does it, so one that dies between
+the change of a schema and this leaves nothing undone.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from app.coherence.query_registry import RegisteredQueries
+from app.coherence.query_registry import QueryRegistry
 from mediator.routing.model import ClassRoute, RoutingModel
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 
 __all__ = ["Adoption", "Layouts", "adoption", "layout_of", "schema_of"]
 
-_TRIES: Final = 20
+_ATTEMPTS: Final = 20
 
 
 class Adoption(NamedTuple):
@@ -28,11 +29,11 @@ class Adoption(NamedTuple):
 
     Attributes:
         layout: What the sketch keeps from now on.
-        anew: Whether copies could be missed, so that the partition begins anew.
+        invalidate: Whether copies could be missed, so that the class is invalidated.
     """
 
     layout: dict[str, Any]
-    anew: bool
+    invalidate: bool
 
 
 def schema_of(route: ClassRoute) -> str:
@@ -44,7 +45,7 @@ def layout_of(route: ClassRoute) -> dict[str, Any]:
     """Return the layout of a class: `groups` by field, all `partitions`, `visibility`, `schema`."""
     return {
         "groups": dict(route.group_of),
-        "parts": sorted(route.groups),
+        "object_groups": sorted(route.groups),
         "visibility": route.schema.cache.visibility,
         "schema": schema_of(route),
     }
@@ -60,10 +61,10 @@ def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> Adoption:
     """
     before, after = known["groups"], wanted["groups"]
     moved = any(before.get(name, group) != group for name, group in after.items())
-    added = not set(wanted["parts"]) <= set(known["parts"])
+    added = not set(wanted["object_groups"]) <= set(known["object_groups"])
     if moved or added or known["visibility"] != wanted["visibility"]:
-        return Adoption(wanted, anew=True)
-    return Adoption({**wanted, "groups": {**before, **after}}, anew=False)
+        return Adoption(wanted, invalidate=True)
+    return Adoption({**wanted, "groups": {**before, **after}}, invalidate=False)
 
 
 class Layouts:
@@ -72,15 +73,15 @@ class Layouts:
     Args:
         sketch: The server's sketch.
         model: Returns the routing model in force.
-        results: The registered queries.
+        queries: The registered queries.
     """
 
     def __init__(
-        self, sketch: ServerSketch, model: Callable[[], RoutingModel], results: RegisteredQueries
+        self, sketch: ServerSketch, model: Callable[[], RoutingModel], queries: QueryRegistry
     ) -> None:
         self._sketch = sketch
         self._model = model
-        self._results = results
+        self._queries = queries
         self._adopted: dict[Partition, ClassRoute] = {}
 
     async def adopt(self, partition: Partition) -> ClassRoute | None:
@@ -112,24 +113,24 @@ class Layouts:
         self._adopted.pop(partition, None)
 
     async def _adopt(self, partition: Partition, wanted: dict[str, Any]) -> None:
-        """Put a layout in force, then take back what was registered under another schema.
+        """Put a layout in force, then invalidate what was registered under another schema.
 
         Between the two no query is registered, whoever asks: a replica that dies there leaves it to
         the next one.
         """
-        for _ in range(_TRIES):
-            told = await self._sketch.layout(partition)
-            known = orjson.loads(told) if told else None
-            new = Adoption(wanted, anew=False) if known is None else adoption(known, wanted)
-            closed, settled = _text(new.layout, settled=False), _text(new.layout, settled=True)
-            if told == settled:
+        for _ in range(_ATTEMPTS):
+            stored = await self._sketch.layout(partition)
+            known = orjson.loads(stored) if stored else None
+            new = Adoption(wanted, invalidate=False) if known is None else adoption(known, wanted)
+            closed, accepted = _text(new.layout, accepted=False), _text(new.layout, accepted=True)
+            if stored == accepted:
                 return
-            if await self._sketch.adopt(partition, told, closed, invalidate=new.anew):
-                await self._results.take_back(partition)
-                if await self._sketch.adopt(partition, closed, settled, schema=wanted["schema"]):
+            if await self._sketch.adopt(partition, stored, closed, invalidate=new.invalidate):
+                await self._queries.invalidate_all(partition)
+                if await self._sketch.adopt(partition, closed, accepted, schema=wanted["schema"]):
                     return
         raise SketchUnavailable("The layout of a class changes all the time.")
 
 
-def _text(layout: dict[str, Any], *, settled: bool) -> str:
-    return orjson.dumps({**layout, "settled": settled}, option=orjson.OPT_SORT_KEYS).decode()
+def _text(layout: dict[str, Any], *, accepted: bool) -> str:
+    return orjson.dumps({**layout, "accepted": accepted}, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,7 +1,7 @@
-"""Writes that nobody ended: their replica died, or their store did not answer (docs/protocol.md).
+"""Recovery of writes that nobody ended: their replica died, or their store did not answer.
 
-Such a write keeps its keys uncacheable, which is safe and slow. It is settled: what stands of it is
-looked up, and it is ended like any other, purges included.
+Such a write keeps its keys uncacheable, which is safe and slow. What stands of it is looked up, and
+it is ended like any other, purges included (docs/protocol.md, "Recovery").
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from mediator.base.errors import MediatorError, Unavailable
-from mediator.model.guard import WriteGuard
+from mediator.model.guard import CacheKey, WriteGuard
 from mediator.routing.model import RoutingModel
 from sketch.protocol.port import Partition, PendingWrite, ServerSketch, SketchUnavailable
 
 __all__ = ["Recovery", "ResolvesWrites", "partitions_in"]
 
-AT_ONCE: Final = 100
-"""Writes that are asked for at a time."""
+BATCH: Final = 100
+"""Writes that are recovered at a time."""
 
 _log = logging.getLogger("portolan.coherence")
 
@@ -26,7 +26,9 @@ _log = logging.getLogger("portolan.coherence")
 class ResolvesWrites(Protocol):
     """Finds out what a write came to."""
 
-    async def resolve(self, database: str, keys: Sequence[str], token: str) -> Mapping[str, int]:
+    async def resolve(
+        self, database: str, keys: Sequence[CacheKey], token: str
+    ) -> Mapping[CacheKey, int]:
         """Return the versions that stand after a write; raises `Unavailable`."""
 
 
@@ -40,7 +42,7 @@ def partitions_in(model: RoutingModel) -> list[Partition]:
 
 
 class Recovery:
-    """Looks after orphaned writes, whichever replica they were of.
+    """Recovers orphaned writes, whichever replica they were of.
 
     Args:
         sketch: The server's sketch.
@@ -62,32 +64,36 @@ class Recovery:
         self._model = model
 
     async def run(self) -> None:
-        """Look after what is there now; raises `Unavailable` if the sketch does not answer.
+        """Recover what is orphaned now; raises `Unavailable` if the sketch does not answer.
 
-        A replica that died may have left thousands, one after the other: marks that lingered.
+        A replica that died may have left thousands: the write leases that it had cached.
         """
-        while await self._settled_all(await self._orphans()):
+        while await self._recover_all(await self._orphans()):
             pass
 
     async def _orphans(self) -> Sequence[PendingWrite]:
         try:
-            return await self._sketch.orphans(partitions_in(self._model()), AT_ONCE)
+            return await self._sketch.orphans(partitions_in(self._model()), BATCH)
         except SketchUnavailable as error:
             raise Unavailable(str(error), system="the cache sketch") from error
 
-    async def _settled_all(self, orphans: Sequence[PendingWrite]) -> bool:
-        """Settle writes; return whether there may be others, and nothing has failed with these."""
-        settled = [await self._settled(orphan) for orphan in orphans]
-        return len(orphans) == AT_ONCE and all(settled)
+    async def _recover_all(self, orphans: Sequence[PendingWrite]) -> bool:
+        """Recover writes; return whether there may be others, and nothing has failed with these."""
+        recovered = [await self._recover(orphan) for orphan in orphans]
+        return len(orphans) == BATCH and all(recovered)
 
-    async def _settled(self, orphan: PendingWrite) -> bool:
+    async def _recover(self, orphan: PendingWrite) -> bool:
         database = orphan.partition.database
         try:
-            versions = await self._resolver.resolve(database, orphan.keys, orphan.token)
-            await self._guard.unsure(*orphan.partition)
-            await self._sketch.end(orphan.partition, orphan.token, versions)
+            keys = [CacheKey.parse(key) for key in orphan.keys]
+            versions = await self._resolver.resolve(database, keys, orphan.token)
+            await self._guard.invalidate_results(*orphan.partition)
+            known = {str(key): version for key, version in versions.items()}
+            await self._sketch.end(orphan.partition, orphan.token, known)
         except (MediatorError, SketchUnavailable) as error:
-            _log.warning("a write to %s is still unsettled: %s", "/".join(orphan.partition), error)
+            _log.warning(
+                "a write to %s is not recovered yet: %s", "/".join(orphan.partition), error
+            )
             return False
-        _log.info("a write to %s that nobody ended was settled", "/".join(orphan.partition))
+        _log.info("a write to %s that nobody ended was recovered", "/".join(orphan.partition))
         return True

@@ -1,4 +1,4 @@
-"""What operators want to know of the sketch."""
+"""The state of the sketch, as operators see it."""
 
 from __future__ import annotations
 
@@ -6,28 +6,26 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
-
-from sketch.filter.bloom import FilterShape
-from sketch.filter.hashing import hash_all, positions_of
+from sketch.filter.bloom import BloomFilter
+from sketch.filter.shape import FilterShape
 from sketch.filter.sizing import false_positive_rate
 from sketch.protocol.port import Snapshot
 from sketch.protocol.states import PartitionState
 
-__all__ = ["MOST_PARTITIONS", "described", "measured_false_positives"]
+__all__ = ["MOST_PARTITIONS", "describe", "measured_false_positives"]
 
 MOST_PARTITIONS: Final = 1_000
 """Parts that one overview shows."""
 _SAMPLES: Final = 10_000
 
 
-def described(
+def describe(
     state: PartitionState, shape: FilterShape, snapshot: Snapshot, lease_s: float
 ) -> dict[str, Any]:
     """Describe a partition; durations are in seconds.
 
     Args:
-        state: How it is.
+        state: Its state.
         shape: Of its filter.
         snapshot: Its filter as clients get it.
         lease_s: For how long a write is pending before it is taken for orphaned.
@@ -56,10 +54,7 @@ def measured_false_positives(snapshot: Snapshot) -> float:
     """Return the share of keys found in a filter that cannot be in it: nobody has had them."""
     nonce = secrets.token_hex(16)
     keys: Sequence[str] = [f"{nonce}/{number}" for number in range(_SAMPLES)]
-    places = positions_of(hash_all(keys, snapshot.shape.seed), snapshot.shape).astype(np.int64)
-    bits = np.frombuffer(snapshot.bits, np.uint8)
-    found = (bits[places >> 3] & (0x80 >> (places & 7))) != 0
-    return float(found.all(axis=1).mean())
+    return float(BloomFilter.from_bits(snapshot.shape, snapshot.bits).contains_many(keys).mean())
 
 
 def _pending(state: PartitionState, lease_s: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import httpx
 
 from app.settings.main import PurgeTarget
-from sketch.purging import Purger, TagPurger, UrlPurger, cloudflare, fastly, varnish
+from sketch.purging import Purger, TagApi, TagPurger, UrlPurger, cloudflare, fastly, varnish
 from sketch.purging.events import PurgeEvent, PurgeQueueUnanswered, PurgerChanged, PurgesFailed
 
 __all__ = ["Connect", "log_purging", "make_purgers"]
@@ -35,18 +35,22 @@ def _purger(target: PurgeTarget, transport: httpx.AsyncBaseTransport | None) -> 
             return TagPurger(fastly(target.name, target.at, token), transport)
         case "cloudflare":
             return TagPurger(cloudflare(target.name, target.at, token), transport)
+        case "tags":
+            assert target.request is not None  # PurgeTarget demands it
+            request = target.request.model_dump()
+            return TagPurger(TagApi(target.name, target.at, token, **request), transport)
         case "nginx":
             return UrlPurger(target.name, target.at, token, transport=transport)
 
 
-def log_purging(told: PurgeEvent) -> None:
+def log_purging(event: PurgeEvent) -> None:
     """Write what operators want to read; what goes well is left to the metrics."""
-    match told:
+    match event:
         case PurgerChanged(down=True) | PurgeQueueUnanswered():
-            _log.warning("%s", told)
+            _log.warning("%s", event)
         case PurgerChanged():
-            _log.info("%s", told)
+            _log.info("%s", event)
         case PurgesFailed():
-            _log.debug("%s", told)
+            _log.debug("%s", event)
         case _:
             return

@@ -1,9 +1,9 @@
 """Cached results of queries: which are registered, and which of them a write may have changed.
 
 Every replica keeps the registered queries of each class in an index of its own. The sketch numbers
-the registrations; the number of the last one, the *mark*, tells a replica whether it knows them
-all. It asks when a write begins, and the sketch lets no write end whose replica is behind
-(docs/query-caching.md, "Why nothing is missed").
+the registrations; the number of the last one, the *registration sequence*, shows a replica whether
+it knows them all. It reads it when a write begins, and the sketch lets no write end whose replica
+is behind (docs/query-caching.md, "Why nothing is missed").
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mediator.schema.tree import ClassSchema
 from sketch.protocol.port import Partition, QueryRegistrations, ServerSketch
 from sketch.protocol.queries import query_of_key
 
-__all__ = ["Found", "OnResultsChanged", "RegisteredQueries", "ResultsChanged", "log_nothing"]
+__all__ = ["AffectedQueries", "OnResultsChanged", "QueryRegistry", "ResultsChanged"]
 
-_AT_ONCE: Final = 5
-"""Queries that are read before the event loop goes on with what else is due."""
+_BATCH: Final = 5
+"""Queries that are parsed before the event loop goes on with what else is due."""
 
 _GONE_SHARE: Final = 2
 _GONE: Final = 1_000
@@ -57,17 +57,13 @@ class ResultsChanged:
 OnResultsChanged: TypeAlias = Callable[[ResultsChanged], None]
 
 
-def log_nothing(_event: ResultsChanged) -> None:
-    """Be told, and let it be."""
-
-
 @dataclass(frozen=True, slots=True)
-class Found:
+class AffectedQueries:
     """Queries whose results a write may have changed.
 
     Attributes:
         numbers: Their keys, with the numbers of their registrations.
-        sequence: What was known of registrations when they were looked for.
+        sequence: Up to which registration they were looked for.
     """
 
     numbers: Mapping[str, int]
@@ -84,7 +80,7 @@ class _Known:
     sequence: int = 0
 
 
-class RegisteredQueries:
+class QueryRegistry:
     """The registered queries of all classes, as this replica knows them.
 
     Args:
@@ -95,8 +91,8 @@ class RegisteredQueries:
     def __init__(self, sketch: ServerSketch, model: Callable[[], RoutingModel]) -> None:
         self._sketch = sketch
         self._model = model
-        self._partitions: dict[Partition, _Known] = {}
-        self._turns: dict[Partition, asyncio.Lock] = {}
+        self._known: dict[Partition, _Known] = {}
+        self._locks: dict[Partition, asyncio.Lock] = {}
 
     def depends_on(self, partition: Partition, touched: Collection[str] | None) -> bool:
         """Whether results may depend on these fields; None: on objects as a whole."""
@@ -110,89 +106,87 @@ class RegisteredQueries:
         """Return how many queries of a class are known."""
         return len(self._of(partition).index)
 
-    def changed(
+    def affected(
         self,
         partition: Partition,
         effects: Callable[[], Sequence[Effect] | None],
-        work: MatchBudget | None = None,
-    ) -> Found:
+        budget: MatchBudget | None = None,
+    ) -> AffectedQueries:
         """Find the results that a write may have changed.
 
         Args:
             partition: The class.
-            effects: Returns what the write did to it, or None if that may be anything; only asked
+            effects: Returns what the write did to it, or None if that may be anything; only called
                 if there are queries.
-            work: What may be spent on all looks that one write takes.
+            budget: What may be spent on all attempts of one write.
         """
         known = self._of(partition)
         if not known.index.depends_on(None):
-            return Found({}, known.sequence)
-        did = effects()
-        names = known.index if did is None else known.index.changed(did, work)
-        return Found({name: known.numbers[name] for name in names}, known.sequence)
+            return AffectedQueries({}, known.sequence)
+        changes = effects()
+        names = known.index if changes is None else known.index.changed(changes, budget)
+        return AffectedQueries({name: known.numbers[name] for name in names}, known.sequence)
 
-    def forget(self, partition: Partition, found: Found) -> None:
+    def forget(self, partition: Partition, affected: AffectedQueries) -> None:
         """Forget queries that are registered no more, unless they are registered anew already."""
         known = self._of(partition)
-        for name, number in found.numbers.items():
+        for name, number in affected.numbers.items():
             if known.numbers.get(name) == number:
                 del known.numbers[name]
                 known.index.discard(name)
 
-    async def take_back(self, partition: Partition) -> Found:
+    async def invalidate_all(self, partition: Partition) -> AffectedQueries:
         """Take all results of a class for changed; raises `SketchUnavailable`."""
-        await self.follow(partition)
-        found = self.changed(partition, lambda: None)
-        await self._sketch.invalidate_results(partition, tuple(found.numbers))
-        self.forget(partition, found)
-        return found
+        await self.catch_up(partition)
+        affected = self.affected(partition, lambda: None)
+        await self._sketch.invalidate_results(partition, tuple(affected.numbers))
+        self.forget(partition, affected)
+        return affected
 
-    async def follow(self, partition: Partition) -> None:
+    async def catch_up(self, partition: Partition) -> None:
         """Learn what was registered; raises `SketchUnavailable`."""
         known = self._of(partition)
         since = known.sequence
-        registrations = await self._sketch.registrations(partition, since)
-        if len(known.index) > _GONE_SHARE * registrations.count + _GONE:
-            registrations = await self._sketch.registrations(partition, 0)
-        if registrations.complete or registrations.sequence != since:
-            async with self._turns.setdefault(partition, asyncio.Lock()):
-                await self._learn(partition, registrations, since)
+        news = await self._sketch.registrations(partition, since)
+        if len(known.index) > _GONE_SHARE * news.count + _GONE:
+            news = await self._sketch.registrations(partition, 0)
+        if news.complete or news.sequence != since:
+            async with self._locks.setdefault(partition, asyncio.Lock()):
+                await self._add(partition, news, since)
 
-    async def _learn(
-        self, partition: Partition, registrations: QueryRegistrations, since: int
-    ) -> None:
-        known = _Known(self._schema(partition)) if registrations.complete else self._of(partition)
-        if known.sequence < since and not registrations.complete:
-            return  # it began anew meanwhile, and lacks what came before
-        for place, (key, number) in enumerate(registrations.numbers.items(), 1):
+    async def _add(self, partition: Partition, news: QueryRegistrations, since: int) -> None:
+        known = _Known(self._schema(partition)) if news.complete else self._of(partition)
+        if known.sequence < since and not news.complete:
+            return  # it was emptied while the sketch answered, and lacks what came before
+        for count, (key, number) in enumerate(news.numbers.items(), 1):
             if key not in known.numbers:
-                known.index.put(key, self._read(partition, key))
+                known.index.put(key, self._parse(partition, key))
             known.numbers[key] = max(number, known.numbers.get(key, 0))
-            if not place % _AT_ONCE:
+            if not count % _BATCH:
                 await asyncio.sleep(0)
-        known.sequence = max(registrations.sequence, known.sequence)
-        if registrations.complete:
-            self._partitions[partition] = known
+        known.sequence = max(news.sequence, known.sequence)
+        if news.complete:
+            self._known[partition] = known
 
     def _of(self, partition: Partition) -> _Known:
         """Return what is known of a class; queries mean something else under another schema."""
-        schema, known = self._schema(partition), self._partitions.get(partition)
+        schema, known = self._schema(partition), self._known.get(partition)
         if known is None or known.schema is not schema:
-            known = self._partitions[partition] = _Known(schema)
+            known = self._known[partition] = _Known(schema)
         return known
 
     def _schema(self, partition: Partition) -> ClassSchema | None:
         database = self._model().databases.get(partition.database)
         return None if database is None else database.schema.classes.get(partition.class_name)
 
-    def _read(self, partition: Partition, key: str) -> RegisteredQuery | None:
-        """Read a query; None: this replica does not understand it, under its present schema."""
+    def _parse(self, partition: Partition, key: str) -> RegisteredQuery | None:
+        """Parse a query; None: this replica does not understand it, under its present schema."""
         database = self._model().databases.get(partition.database)
-        spelling = query_of_key(key)
-        if database is None or spelling is None or partition.class_name not in database.classes:
+        text = query_of_key(key)
+        if database is None or text is None or partition.class_name not in database.classes:
             return None
         try:
-            pairs = parse_pairs(spelling.encode())
+            pairs = parse_pairs(text.encode())
             read = parse_parameters(pairs, database.schema, partition.class_name, most=MOST_LIMIT)
         except (MediatorError, HttpError) as error:
             _log.info("a query of %s is not understood: %s", "/".join(partition), error)

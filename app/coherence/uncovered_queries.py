@@ -14,13 +14,13 @@ from mediator.model.filters import Filter
 from mediator.query.invalidation.access_predicates import access_predicates_of
 from sketch.protocol.port import Partition
 
-__all__ = ["MOST_UNCOVERED", "Uncovered"]
+__all__ = ["MOST_UNCOVERED", "UncoveredQueries"]
 
 MOST_UNCOVERED: Final = 100
 """Uncovered queries of a class whose results may be cached at the same time, by one replica."""
 
 
-class Uncovered:
+class UncoveredQueries:
     """Which uncovered queries have been registered by this replica, and until when at most."""
 
     def __init__(self) -> None:

@@ -1,7 +1,4 @@
-"""The sketch as the mediator's guard: told before and after every write.
-
-See docs/protocol.md, "Writing".
-"""
+"""The sketch as the mediator's guard: called around every write (docs/protocol.md, "Writing")."""
 
 from __future__ import annotations
 
@@ -11,13 +8,18 @@ from functools import lru_cache, partial
 from os import urandom
 from typing import Final, TypeAlias, TypeVar
 
-from app.coherence.cached_leases import Lingering
+from app.coherence.cached_leases import CachedLeases
 from app.coherence.layouts import Layouts
-from app.coherence.query_registry import Found, OnResultsChanged, RegisteredQueries, ResultsChanged
+from app.coherence.query_registry import (
+    AffectedQueries,
+    OnResultsChanged,
+    QueryRegistry,
+    ResultsChanged,
+)
 from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
-from mediator.model.guard import Effects
+from mediator.model.guard import CacheKey, Effects, WriteToken
 from mediator.query.invalidation.match_budget import MatchBudget
 from sketch.protocol.port import (
     BeginResult,
@@ -29,39 +31,20 @@ from sketch.protocol.port import (
 )
 from sketch.ttl import TtlEstimator
 
-__all__ = ["SYSTEM", "PurgeFirst", "SketchGuard", "by_partition", "partitions_of"]
+__all__ = ["SYSTEM", "PurgeFirst", "SketchGuard"]
 
 _T = TypeVar("_T")
 
 SYSTEM: Final = "the cache sketch"
-_SEPARATOR: Final = ":"
-_DONE: Final = (EndResult.DONE, EndResult.CONTENDED)
-_PATIENCE: Final = 2
-_TRIES: Final = 10
-"""How often a write looks for the results it may have changed; from the second time on that it was
-behind it insists, and is up to date the next time."""
+_ENDED: Final = (EndResult.DONE, EndResult.CONTENDED)
+_ATTEMPTS: Final = 10
+_PATIENT_ATTEMPTS: Final = 2
+"""How often a write looks for the results it may have changed. From the third time on that it was
+behind it pauses registrations, and is up to date the next time."""
 
 
 _partition: Final = lru_cache(maxsize=4096)(Partition)
 """Cached: making one takes half as long as all the rest of a write under a cached lease."""
-
-
-def _partition_of(database: str, key: str) -> Partition:
-    return _partition(database, key.partition("/")[0])
-
-
-def by_partition(database: str, keys: Collection[str]) -> dict[Partition, list[str]]:
-    """Sort keys by the partitions of the sketch that they belong to."""
-    partitions: dict[Partition, list[str]] = {}
-    for key in keys:
-        partitions.setdefault(_partition_of(database, key), []).append(key)
-    return partitions
-
-
-def partitions_of(database: str, token: str) -> list[Partition]:
-    """Return the partitions that a write touches: its token names their classes."""
-    return [Partition(database, name) for name in token.split(_SEPARATOR)[1:]]
-
 
 PurgeFirst: TypeAlias = Callable[[Partition, Sequence[str]], Awaitable[object]]
 
@@ -72,14 +55,14 @@ class SketchGuard:
     Args:
         sketch: The server's sketch.
         estimator: Learns how often keys are written.
-        results: The registered queries.
+        queries: The registered queries.
         layouts: Has the sketch know what keys stand for.
         on_results_changed: Called with results that may have changed.
         purge_first: Has caches forget keys before their write is acknowledged, as far as that is
             possible in time; None: no write waits for that.
         clock: The time.
-        ended: Called when writes have ended and purges may be due; None: nothing is purged.
-        lingering: Lets marks linger; None: every write is ended before it is acknowledged.
+        on_end: Called when writes have ended and purges may be due; None: nothing is purged.
+        leases: Caches write leases; None: every write is ended before it is acknowledged.
     """
 
     wants_versions = True
@@ -88,161 +71,164 @@ class SketchGuard:
         self,
         sketch: ServerSketch,
         estimator: TtlEstimator,
-        results: RegisteredQueries,
+        queries: QueryRegistry,
         layouts: Layouts,
         on_results_changed: OnResultsChanged,
         purge_first: PurgeFirst | None,
         clock: Clock,
-        ended: Callable[[], None] | None = None,
-        lingering: Lingering | None = None,
+        on_end: Callable[[], None] | None = None,
+        leases: CachedLeases | None = None,
     ) -> None:
-        self._lingering = lingering or Lingering(sketch, clock)
-        self._ended = ended
+        self._leases = leases or CachedLeases(sketch, clock)
+        self._on_end = on_end
         self._purge_first = purge_first
         self._sketch = sketch
         self._estimator = estimator
-        self._results = results
+        self._queries = queries
         self._layouts = layouts
         self._on_results_changed = on_results_changed
         self._clock = clock
 
-    async def begin(self, database: str, keys: Sequence[str]) -> str:
-        """Mark keys as being written; raises `Unavailable`: the write must not be done."""
+    async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
+        """Announce a write to the sketch; raises `Unavailable`: the write must not be done."""
         if len(keys) == 1:
-            return await self._begin_one(_partition_of(database, keys[0]), keys[0])
-        partitions = by_partition(database, keys)
-        token = _token(partitions)
-        await _done([self._begin(partition, of, token) for partition, of in partitions.items()])
+            return await self._begin_one(_partition(database, keys[0].class_name), str(keys[0]))
+        names = _by_partition(database, keys)
+        token = _token(names)
+        await _done([self._begin(partition, own, token) for partition, own in names.items()])
         return token
 
-    async def _begin_one(self, partition: Partition, key: str) -> str:
-        """Mark a key, unless a mark of it lingers; return the token of either."""
+    async def _begin_one(self, partition: Partition, key: str) -> WriteToken:
+        """Announce a write to one key, unless its lease is cached; return the token of either."""
         if (route := self._layouts.adopted(partition)) is not None:
-            lingering = self._lingering.join(partition, key, route)
-            if lingering is not None:
-                return lingering
-        [token] = await _done([self._begin_anew(partition, key)])
+            token = self._leases.acquire(partition, key, route)
+            if token is not None:
+                return token
+        [token] = await _done([self._begin_lease(partition, key)])
         return token
 
-    async def _begin_anew(self, partition: Partition, key: str) -> str:
-        """Mark a key, and let the mark linger if it may."""
+    async def _begin_lease(self, partition: Partition, key: str) -> WriteToken:
+        """Announce a write to one key, and cache its lease if that is allowed."""
         route = await self._layouts.adopt(partition)
         token, asked_s = _token([partition]), self._clock.monotonic()
         if (await self._begin(partition, [key], token)).lease_cacheable:
-            self._lingering.keep(partition, key, token, route, asked_s)
+            self._leases.cache(partition, key, token, route, asked_s)
         return token
 
-    async def _begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
+    async def _begin(
+        self, partition: Partition, keys: Sequence[str], token: WriteToken
+    ) -> BeginResult:
         await self._layouts.adopt(partition)
-        begun = await self._sketch.begin(partition, keys, token)
-        if begun.sequence != self._results.sequence(partition):
-            await self._results.follow(partition)
-        return begun
+        result = await self._sketch.begin(partition, keys, token.text)
+        if result.sequence != self._queries.sequence(partition):
+            await self._queries.catch_up(partition)
+        return result
 
     def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether results of queries may depend on what these fields were."""
-        return self._results.depends_on(_partition(database, class_name), touched)
+        return self._queries.depends_on(_partition(database, class_name), touched)
 
     async def end(
         self,
         database: str,
-        token: str,
-        versions: Mapping[str, int],
+        token: WriteToken,
+        versions: Mapping[CacheKey, int],
         effects: Effects | None = None,
-        created: Collection[str] = (),
+        created: Collection[CacheKey] = (),
     ) -> None:
-        """Clear the marks; raises `Unavailable`: the write must not be acknowledged.
+        """End a write in the sketch; raises `Unavailable`: it must not be acknowledged.
 
-        A mark that lingers stays for now: there is nothing to purge, and no result to be found.
+        A cached lease stays for now: there is nothing to purge, and no result to be found.
         """
-        written = by_partition(database, versions)
-        now_s = self._clock.now()
-        for partition, keys in written.items():
-            self._estimator.wrote(partition, keys, now_s, created)
-        if await self._lingering.leave(token):
+        written = {_partition(database, name): dict[str, int]() for name in token.classes}
+        for key, version in versions.items():
+            written.setdefault(_partition(database, key.class_name), {})[str(key)] = version
+        now_s, new = self._clock.now(), {str(key) for key in created}
+        for partition, known in written.items():
+            if known:
+                self._estimator.wrote(partition, tuple(known), now_s, new)
+        if await self._leases.finish(token):
             return
-        partitions = {
-            partition: written.get(partition, ()) for partition in partitions_of(database, token)
-        }
         changed = await _done(
-            [
-                self._end(partition, token, {key: versions[key] for key in keys}, effects)
-                for partition, keys in partitions.items()
-            ]
+            [self._end(partition, token, known, effects) for partition, known in written.items()]
         )
-        if self._ended is not None:
-            self._ended()
+        if self._on_end is not None:
+            self._on_end()
         if self._purge_first is not None:
-            found = zip(partitions.items(), changed, strict=True)
-            await _purged(
-                self._purge_first, {partition: [*own, *more] for (partition, own), more in found}
-            )
+            results = zip(written.items(), changed, strict=True)
+            await _purge(self._purge_first, {p: [*own, *more] for (p, own), more in results})
 
-    async def unsure(self, database: str, class_name: str) -> None:
+    async def invalidate_results(self, database: str, class_name: str) -> None:
         """Take all results of a class for changed; raises `Unavailable`: there may be others."""
         partition = Partition(database, class_name)
-        [found] = await _done([self._change_all(partition)])
+        [queries] = await _done([self._invalidate_results(partition)])
         if self._purge_first is not None:
-            await _purged(self._purge_first, {partition: found})
+            await _purge(self._purge_first, {partition: queries})
 
-    async def relaid(self, database: str, class_name: str) -> None:
+    async def adopt_layout(self, database: str, class_name: str) -> None:
         """Have the sketch know a class as it is now; raises `Unavailable`: the next call will."""
         await _done([self._layouts.adopt(Partition(database, class_name))])
 
-    async def renew(self, database: str, class_name: str) -> None:
-        """Take every copy of a class for stale; raises `Unavailable`."""
+    async def invalidate_class(self, database: str, class_name: str) -> None:
+        """Take every copy of a class for stale; raises `Unavailable`: they still count."""
         await _done([self._sketch.invalidate(Partition(database, class_name))])
 
-    async def _change_all(self, partition: Partition) -> Sequence[str]:
+    async def _invalidate_results(self, partition: Partition) -> Sequence[str]:
         # Whoever registers from here on reads what was written before.
-        found = await self._results.take_back(partition)
-        self._note(partition, found)
-        return tuple(found.numbers)
+        affected = await self._queries.invalidate_all(partition)
+        self._report(partition, affected)
+        return tuple(affected.numbers)
 
     async def _end(
-        self, partition: Partition, token: str, versions: Mapping[str, int], effects: Effects | None
+        self,
+        partition: Partition,
+        token: WriteToken,
+        versions: Mapping[str, int],
+        effects: Effects | None,
     ) -> Sequence[str]:
         """End a write, once all results that it may have changed are known; returns their keys.
 
-        Each look may find others; what an earlier one has found is stale as well.
+        Each attempt may find others; what an earlier one has found is stale as well.
         """
         changed: dict[str, None] = {}
-        exclusive, work = (
-            effects is not None and self._results.depends_on(partition, None),
-            MatchBudget(),
-        )
-        for tried in range(_TRIES):
-            did = partial(_effects_on, partition, effects, exclusive=exclusive)
-            found = self._results.changed(partition, did, work)
-            queries = tuple(found.numbers)
-            changes = ResultChanges(
-                queries, found.sequence, exclusive, pauses_registration=tried >= _PATIENCE
-            )
-            ended = await self._sketch.end(partition, token, versions, changes)
+        exclusive = effects is not None and self._queries.depends_on(partition, None)
+        budget = MatchBudget()
+        for attempt in range(_ATTEMPTS):
+            own_effects = partial(_effects_on, partition, effects, exclusive=exclusive)
+            affected = self._queries.affected(partition, own_effects, budget)
+            queries = tuple(affected.numbers)
+            pauses = attempt >= _PATIENT_ATTEMPTS
+            changes = ResultChanges(queries, affected.sequence, exclusive, pauses)
+            result = await self._sketch.end(partition, token.text, versions, changes)
             if queries:
                 changed.update(dict.fromkeys(queries))
-                self._results.forget(partition, found)
-                self._note(partition, found)
-            if ended is EndResult.CONTENDED and len(versions) == 1:
-                self._lingering.avoid(partition, *versions)
-            if ended in _DONE:
+                self._queries.forget(partition, affected)
+                self._report(partition, affected)
+            if result is EndResult.CONTENDED and len(versions) == 1:
+                self._leases.avoid(partition, *versions)
+            if result in _ENDED:
                 return tuple(changed)
-            if ended is EndResult.BEHIND:
-                await self._results.follow(partition)
-            else:
+            if result is EndResult.BEHIND:
+                await self._queries.catch_up(partition)
+            else:  # others wrote the same keys: what they were before this write is not known
                 exclusive = False
         raise SketchUnavailable("Queries are registered faster than they are learned.")
 
-    def _note(self, partition: Partition, found: Found) -> None:
-        if found.numbers:
-            changed = len(found.numbers)
-            self._on_results_changed(
-                ResultsChanged(partition, changed, self._results.count(partition))
-            )
+    def _report(self, partition: Partition, affected: AffectedQueries) -> None:
+        if affected.numbers:
+            known = self._queries.count(partition)
+            self._on_results_changed(ResultsChanged(partition, len(affected.numbers), known))
 
 
-def _token(partitions: Iterable[Partition]) -> str:
-    return _SEPARATOR.join([urandom(16).hex(), *(partition.class_name for partition in partitions)])
+def _by_partition(database: str, keys: Iterable[CacheKey]) -> dict[Partition, list[str]]:
+    names: dict[Partition, list[str]] = {}
+    for key in keys:
+        names.setdefault(_partition(database, key.class_name), []).append(str(key))
+    return names
+
+
+def _token(partitions: Iterable[Partition]) -> WriteToken:
+    return WriteToken(urandom(16).hex(), tuple(it.class_name for it in partitions))
 
 
 def _effects_on(
@@ -252,7 +238,7 @@ def _effects_on(
     return None if effects is None else effects(exclusive).get(partition.class_name, ())
 
 
-async def _purged(purge_first: PurgeFirst, keys: Mapping[Partition, Sequence[str]]) -> None:
+async def _purge(purge_first: PurgeFirst, keys: Mapping[Partition, Sequence[str]]) -> None:
     """Have caches forget keys, before their write is acknowledged."""
     await asyncio.gather(*(purge_first(*each) for each in keys.items() if each[1]))
 

@@ -1,4 +1,4 @@
-"""``portolan backup`` and ``portolan restore``: see docs/backup.md."""
+"""``portolan backup`` and ``portolan restore``, as in docs/backup.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.commands.running import run
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
-    from mediator.archive.backup import Progress, Tell
+    from mediator.archive.backup import ArchiveProgress, OnProgress
     from mediator.archive.filling import Restored
     from mediator.archive.model import Manifest
 
@@ -57,8 +57,8 @@ async def _backup(directory: Path, databases: list[str] | None, settings: Mediat
     from app.service.container import reading
 
     async with reading(settings) as mediator:
-        with _shown() as tell:
-            manifest = await mediator.archive.backup(tell).write(directory, databases)
+        with _shown() as notify:
+            manifest = await mediator.archive.backup(notify).write(directory, databases)
     console.print(_summary(manifest))
 
 
@@ -73,10 +73,10 @@ async def _restore(
     from app.settings.main import CacheSettings
 
     async with writing(settings, CacheSettings()) as mediator:
-        with _shown() as tell:
-            restoration = mediator.archive.restoration(tell)
+        with _shown() as notify:
+            restoration = mediator.archive.restoration(notify)
             done = await restoration.run(directory, databases, dry_run=dry_run, force=force)
-    for line in _told(done, dry_run=dry_run):
+    for line in _outcome(done, dry_run=dry_run):
         console.print(line)
 
 
@@ -87,7 +87,7 @@ def _summary(manifest: Manifest) -> str:
     return f"{objects:,} objects of {len(manifest.databases)} databases in {size:,} bytes."
 
 
-def _told(done: Restored, *, dry_run: bool) -> Iterator[str]:
+def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
     yield "The backup is whole. This would be done:" if dry_run else "Restored:"
     yield f"  databases made: {', '.join(done.created) or 'none'}"
     yield f"  databases overwritten: {', '.join(done.overwritten) or 'none'}"
@@ -99,16 +99,17 @@ def _told(done: Restored, *, dry_run: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _shown() -> Iterator[Tell]:
+def _shown() -> Iterator[OnProgress]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Bars(*columns, console=errors, transient=True) as bars:
         bar = bars.add_task("")
 
-        def tell(told: Progress) -> None:
-            where = f"{told.database}/{told.class_name}"
-            bars.update(bar, description=f"{where}: {told.done:,} objects {told.what}")
+        def notify(progress: ArchiveProgress) -> None:
+            of_class = f"{progress.database}/{progress.class_name}"
+            done = f"{progress.done:,} objects {progress.what}"
+            bars.update(bar, description=f"{of_class}: {done}")
 
-        yield tell
+        yield notify
 
 
 def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | None) -> None:

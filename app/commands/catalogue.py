@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.commands.consoles import errors
-from mediator.base.errors import MediatorError
+from app.commands.running import run
 
 if TYPE_CHECKING:
     from mediator.catalogue.connection import Catalogue
@@ -84,25 +83,14 @@ async def _history(opened: Catalogue) -> None:
 
 
 def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
-    import uvloop
-
-    from app.settings.main import MissingSetting
-
-    try:
-        uvloop.run(_opened(do))
-    except (MediatorError, MissingSetting) as error:
-        errors.print(f"Portolan cannot do that: {error}")
-        raise typer.Exit(1) from None
+    run(_opened(do))
 
 
 async def _opened(do: Callable[[Catalogue], Awaitable[None]]) -> None:
-    from app.settings.main import MediatorSettings, MissingSetting
+    from app.settings.main import MediatorSettings
     from mediator.catalogue.connection import Catalogue
 
-    url = MediatorSettings().catalogue_url
-    if url is None:
-        raise MissingSetting("There is no catalogue: set PORTOLAN_CATALOGUE_URL.")
-    opened = Catalogue(url.get_secret_value())
+    opened = Catalogue(MediatorSettings().required_catalogue_url)
     try:
         await do(opened)
     finally:

@@ -25,15 +25,15 @@ def check_trace(
 ) -> None:
     """Find the smallest Δ for which a trace is Δ-atomic, and the reads that are the stalest.
 
-    docs/instruments.md tells what a line is. Ends with 1 if the trace does not hold, with 2 if it
+    docs/instruments.md says what a line is. Ends with 1 if the trace does not hold, with 2 if it
     cannot be read.
     """
-    from sketch.instruments.trace import check_trace as judge
+    from sketch.instruments.trace import check_trace as check
 
     try:
-        text, status = judge(file, delta, "ack" if ack else "vis", as_json=json)
+        text, status = check(file, delta, "ack" if ack else "vis", as_json=json)
     except (OSError, ValueError) as error:
-        errors.print(f"The trace cannot be judged: {error}", markup=False, soft_wrap=True)
+        errors.print(f"The trace cannot be checked: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(2) from None
     typer.echo(text)
     raise typer.Exit(status)

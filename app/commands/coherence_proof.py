@@ -1,8 +1,8 @@
-"""Proving on a running installation that caches stay coherent: what `helm test` runs.
+"""The proof that caches stay coherent on a running installation, which `helm test` runs.
 
 A scratch database is made; its one object is read, so that caches hold it, and written. Then the
 filter must name it, a client that held it must see the write, and the cache in front must forget
-it, long before the life of its copy ends.
+it, long before its copy expires.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sketch.protocol.wire import ClientFilter, WireError, decode
 
 __all__ = ["Incoherent", "Proof"]
 
-LIFE_S: Final = 600
-"""Of a cached answer: longer than the proof takes, so that no life ends by itself meanwhile."""
+TTL_S: Final = 600
+"""Of a cached answer: longer than the proof takes, so that nothing expires meanwhile."""
 DELTA_S: Final = 60.0
 """Of the client: it must see the write because it asked for a new filter, not because of this."""
 TIMEOUT_S: Final = 10.0
@@ -37,7 +37,7 @@ SECOND: Final = {"text": "second"}
 SCHEMA: Final = {
     "classes": {
         CLASS: {
-            "cache": {"visibility": "public", "max_ttl_s": LIFE_S},
+            "cache": {"visibility": "public", "max_ttl_s": TTL_S},
             "fields": {"text": {"type": "string"}},
         }
     }
@@ -57,7 +57,7 @@ class Proof:
         url: The data API, or the cache in front of it.
         admin: The admin API.
         cached: Whether there is a cache in front that Portolan purges.
-        tell: Is told of each step that came out well.
+        notify: Gets each step that came out well.
         within_s: How long a step may take (seconds).
         key: What may make a database and write to it; None: everybody may. Reads go without it, as
             those of the public do that caches are shared by.
@@ -66,7 +66,7 @@ class Proof:
     url: str
     admin: str
     cached: bool
-    tell: Callable[[str], None]
+    notify: Callable[[str], None]
     within_s: float = 60.0
     key: SecretStr | None = None
 
@@ -96,7 +96,7 @@ class Proof:
     ) -> None:
         await self._until("every replica knows the database", lambda: _is_known(plain))
         await writer.put(CLASS, "it", FIRST)
-        self.tell("written")
+        self.notify("written")
         await self._until("what was written may be cached", lambda: _may_be_kept(plain))
         if self.cached:
             await self._until("the cache in front answers it", lambda: _is_hit(plain))
@@ -112,7 +112,7 @@ class Proof:
         _must(await _filter_names(plain), False, "whether the filter names it before the write")
         await writer.put(CLASS, "it", SECOND)
         _must(await _filter_names(plain), True, "whether the filter names it after the write")
-        self.tell("written again: the filter names it")
+        self.notify("written again: the filter names it")
         if self.cached:
             # Before anybody revalidates through the cache, for that would renew its copy.
             await self._until("the purge arrived: the cache forgot it", lambda: _shows(plain))
@@ -120,7 +120,7 @@ class Proof:
         seen = await reader.get(CLASS, "it")
         _must(seen.value, {"id": "it", **SECOND}, "the read after the write")
         _must(seen.source, Source.ORIGIN, "who answered it")
-        self.tell("a client that held it revalidated it, and saw the write")
+        self.notify("a client that held it revalidated it, and saw the write")
 
     async def _prove_condition(self, plain: httpx.AsyncClient) -> None:
         forced = {"Cache-Control": "no-cache"}
@@ -128,7 +128,7 @@ class Proof:
         known = {"If-None-Match": now.headers.get("ETag", ""), **forced}
         again = await plain.get(f"{CLASS}/it", headers=known)
         _must(again.status_code, NOT_MODIFIED, "the status of a revalidation")
-        self.tell("what is unchanged is answered 304")
+        self.notify("what is unchanged is answered 304")
 
     @asynccontextmanager
     async def _database(self) -> AsyncIterator[str]:
@@ -139,7 +139,7 @@ class Proof:
         ) as admin:
             try:
                 _check(await admin.put(path, json=SCHEMA))
-                self.tell("a scratch database was made")
+                self.notify("a scratch database was made")
                 yield database
             finally:
                 await admin.delete(path)
@@ -157,7 +157,7 @@ class Proof:
                         await asyncio.sleep(PAUSE_S)
         except TimeoutError:
             raise Incoherent(f"Not within {self.within_s:g} seconds: {what}.") from None
-        self.tell(what)
+        self.notify(what)
 
 
 def _plain(base_url: str) -> httpx.AsyncClient:
@@ -176,8 +176,8 @@ async def _may_be_kept(plain: httpx.AsyncClient) -> bool:
 
 
 async def _is_hit(plain: httpx.AsyncClient) -> bool:
-    told = (await plain.get(f"{CLASS}/it")).headers
-    return "hit" in told.get("Cache-Status", "").rpartition(",")[2]
+    headers = (await plain.get(f"{CLASS}/it")).headers
+    return "hit" in headers.get("Cache-Status", "").rpartition(",")[2]
 
 
 async def _shows(plain: httpx.AsyncClient) -> bool:
@@ -185,8 +185,8 @@ async def _shows(plain: httpx.AsyncClient) -> bool:
 
 
 async def _filter_names(plain: httpx.AsyncClient) -> bool:
-    told: ClientFilter = decode(_check(await plain.get("sketch")).content)
-    return any(told.contains(key) for key in told.keys_of(CLASS, "it"))
+    filter_: ClientFilter = decode(_check(await plain.get("sketch")).content)
+    return any(filter_.contains(key) for key in filter_.keys_of(CLASS, "it"))
 
 
 def _check(answer: httpx.Response) -> httpx.Response:

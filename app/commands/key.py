@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.commands.running import DataDir, overridden, run
 from mediator.access.model import OPERATOR
 from mediator.base.clock import SystemClock
-from mediator.base.errors import MediatorError
-from mediator.embedded.lock import DataDirectoryBusy
-from mediator.embedded.port import EmbeddedStartError
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
@@ -31,7 +29,6 @@ _DAY_S = 86_400
 
 OfTenant = Annotated[str, typer.Option(help="Whose key it is.")]
 Embedded = Annotated[bool, typer.Option(help="The catalogue of the embedded stores, not running.")]
-DataDir = Annotated[Path | None, typer.Option(help="Where embedded stores keep their data.")]
 
 
 @key.command("create")
@@ -52,10 +49,10 @@ def create(
     """Make a key and print it, which happens only now: of its secret nothing but a hash is kept."""
     expires = None if days is None else SystemClock().now() + days * _DAY_S
 
-    async def make(tenancy: Tenancy) -> Any:
-        return await tenancy.create_key(tenant, subject, grant, label=label, expires=expires)
+    async def make(tenancy: Tenancy) -> None:
+        _print(await tenancy.create_key(tenant, subject, grant, label=label, expires=expires))
 
-    _print(_run(make, embedded=embedded, data_dir=data_dir))
+    _run(make, embedded=embedded, data_dir=data_dir)
 
 
 @key.command("list")
@@ -63,8 +60,12 @@ def list_(
     *, tenant: OfTenant = OPERATOR, embedded: Embedded = False, data_dir: DataDir = None
 ) -> None:
     """List the keys of a tenant, without their secrets."""
-    for each in _run(lambda t: t.keys(tenant), embedded=embedded, data_dir=data_dir):
-        _print(each)
+
+    async def print_keys(tenancy: Tenancy) -> None:
+        for each in await tenancy.keys(tenant):
+            _print(each)
+
+    _run(print_keys, embedded=embedded, data_dir=data_dir)
 
 
 @key.command("revoke")
@@ -80,46 +81,36 @@ def revoke(
 
 
 def _run(
-    task: Callable[[Tenancy], Awaitable[Any]], *, embedded: bool, data_dir: Path | None
-) -> Any:
-    from app.settings.main import MediatorSettings, MissingSetting
+    do: Callable[[Tenancy], Awaitable[None]], *, embedded: bool, data_dir: Path | None
+) -> None:
+    from app.settings.main import MediatorSettings
 
-    settings = MediatorSettings()
-    if data_dir is not None:
-        settings = settings.model_copy(update={"data_dir": data_dir})
-    try:
-        return asyncio.run(_with_tenancy(task, settings, embedded=embedded or settings.embedded))
-    except (MissingSetting, MediatorError, DataDirectoryBusy, EmbeddedStartError) as error:
-        locations = [f" {p.pointer}: {p.detail}." for p in getattr(error, "locations", ())]
-        typer.echo(f"That cannot be done: {error}{''.join(locations)}", err=True)
-        raise typer.Exit(1) from None
+    settings = overridden(MediatorSettings(), embedded=embedded or None, data_dir=data_dir)
+    run(_with_tenancy(do, settings))
 
 
 async def _with_tenancy(
-    task: Callable[[Tenancy], Awaitable[Any]], settings: MediatorSettings, *, embedded: bool
-) -> Any:
+    do: Callable[[Tenancy], Awaitable[None]], settings: MediatorSettings
+) -> None:
     from mediator.access.tenancy import Tenancy
     from mediator.catalogue.connection import Catalogue
     from mediator.catalogue.tenants import CatalogueTenants
 
-    async with _catalogue_url(settings, embedded=embedded) as url:
+    async with _catalogue_url(settings) as url:
         catalogue = Catalogue(url)
         try:
             await catalogue.open()
-            return await task(Tenancy(CatalogueTenants(catalogue), SystemClock()))
+            await do(Tenancy(CatalogueTenants(catalogue), SystemClock()))
         finally:
             await catalogue.close()
 
 
 @asynccontextmanager
-async def _catalogue_url(settings: MediatorSettings, *, embedded: bool) -> AsyncIterator[str]:
-    from app.settings.main import MissingSetting
+async def _catalogue_url(settings: MediatorSettings) -> AsyncIterator[str]:
     from mediator.embedded.fleet import EmbeddedFleet
 
-    if not embedded:
-        if settings.catalogue_url is None:
-            raise MissingSetting("There is no catalogue: set PORTOLAN_CATALOGUE_URL.")
-        yield settings.catalogue_url.get_secret_value()
+    if not settings.embedded:
+        yield settings.required_catalogue_url
         return
     fleet = EmbeddedFleet(settings.data_dir, settings.durability)
     state = await asyncio.to_thread(fleet.start)

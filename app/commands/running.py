@@ -1,4 +1,4 @@
-"""What commands have in common: settings that options override, and endings in a sentence."""
+"""What commands share: options, settings that these override, and errors in a sentence."""
 
 from __future__ import annotations
 
@@ -49,37 +49,38 @@ def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = 
 
     from app.settings.main import MissingSetting
 
-    told: tuple[type[Exception], ...]
-    told = (Interrupted, MissingSetting, *_CANNOT_RUN, *failures)
-    tell = partial(_tell, who, told)
+    expected: tuple[type[Exception], ...]
+    expected = (Interrupted, MissingSetting, *_CANNOT_RUN, *failures)
+    report = partial(_report, who, expected)
     try:
-        uvloop.run(_ended_for_certain(task, tell))
-    except told as error:
-        raise typer.Exit(tell(error)) from None
+        uvloop.run(_ended_for_certain(task, report))
+    except expected as error:
+        raise typer.Exit(report(error)) from None
 
 
-def _tell(who: str, told: tuple[type[Exception], ...], error: BaseException | None) -> int:
-    """Say what ended a command; returns its exit status."""
+def _report(who: str, expected: tuple[type[Exception], ...], error: BaseException | None) -> int:
+    """Print what ended a command; return its exit status."""
     if error is None:
         return 0
     if isinstance(error, Interrupted | asyncio.CancelledError):
         errors.print("Interrupted.")
         return 130
-    if isinstance(error, told):
-        errors.print(f"{who} cannot run: {error}")
+    if isinstance(error, expected):
+        locations = [f" {at.pointer}: {at.detail}." for at in getattr(error, "locations", ())]
+        errors.print(f"{who} cannot run: {error}{''.join(locations)}", markup=False)
     else:
         traceback.print_exception(error)
     return 1
 
 
 async def _ended_for_certain(
-    task: Coroutine[Any, Any, None], tell: Callable[[BaseException | None], int]
+    task: Coroutine[Any, Any, None], report: Callable[[BaseException | None], int]
 ) -> None:
     try:
         await task
     except NotClosed as late:
         errors.print("Some system does not answer: its connections are cut off.")
-        os._exit(tell(late.__cause__))  # the event loop would wait for what is left of them
+        os._exit(report(late.__cause__))  # the event loop would wait for what is left of them
 
 
 def overridden(settings: S, **given: Any) -> S:

@@ -101,7 +101,7 @@ def _same(error: Exception) -> Exception:
 def _of_validation(error: Exception) -> Exception:
     assert isinstance(error, RequestValidationError)
     locations = [Location(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()[:100]]
-    return HttpError(INVALID, "The request is not as the route wants it.", locations=locations)
+    return HttpError(INVALID, "The request does not fit the route.", locations=locations)
 
 
 def _of_framework(error: Exception) -> Exception:
@@ -115,7 +115,7 @@ def _of_framework(error: Exception) -> Exception:
 
 
 def _of_departure(_: Exception) -> Exception:
-    return HttpError(INVALID, "The body has no end.")
+    return HttpError(INVALID, "The connection closed before the end of the body.")
 
 
 def _pointer(location: tuple[str | int, ...]) -> str:

@@ -190,7 +190,7 @@ def _declared_length(request: Request) -> int:
 
 def too_large(limit: int, what: str = "body") -> HttpError:
     """Return the refusal of a body, or of a part of it, that has more than `limit` bytes."""
-    detail = f"A {what} may have {limit} bytes."
+    detail = f"A {what} may have at most {limit} bytes."
     return HttpError(BODY_TOO_LARGE, detail, extra={"limit_bytes": limit})
 
 

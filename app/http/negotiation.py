@@ -69,7 +69,7 @@ def check_accept(accept: str, *offered: str) -> None:
         HttpError: With the media types that are offered.
     """
     if not any(_accepts(accept, one) for one in offered):
-        detail = f"The answer is {' or '.join(offered)}; Accept rules it out."
+        detail = f"The answer would be {' or '.join(offered)}, which Accept excludes."
         raise HttpError(NOT_ACCEPTABLE, detail, extra={"offered": list(offered)})
 
 

@@ -64,9 +64,9 @@ def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
     if not raw:
         return []
     if len(raw) > _LONGEST_QUERY:
-        raise HttpError(INVALID, f"A query may have {_LONGEST_QUERY} bytes.")
+        raise HttpError(INVALID, f"A query may have at most {_LONGEST_QUERY} bytes.")
     if raw.count(b"&") >= _MOST_PARAMETERS:
-        raise HttpError(INVALID, f"A query may have {_MOST_PARAMETERS} parameters.")
+        raise HttpError(INVALID, f"A query may have at most {_MOST_PARAMETERS} parameters.")
     pairs = [pair.partition(b"=") for pair in raw.replace(b"+", b"%20").split(b"&") if pair]
     return [
         ((name := decode_text(raw_name, "query")), decode_text(value, name))
@@ -83,7 +83,7 @@ def parse_integer(text: str, name: str, *, least: int, most: int = _LARGEST) -> 
     if _DIGITS.fullmatch(text) and least <= (number := int(text)) <= most:
         return number
     locations = [Location(name, f"a whole number from {least} to {most} is expected")]
-    raise HttpError(INVALID, f"{name} is not a number that is allowed.", locations=locations)
+    raise HttpError(INVALID, f"The value of {name} is not allowed.", locations=locations)
 
 
 def _refuse_parameter(name: str, allowed: frozenset[str]) -> HttpError:

@@ -13,12 +13,13 @@ from app.http.browser import send_problem
 from app.http.message import Receive, Scope, Send, request_id
 from app.http.problems import HttpError
 from app.security.authentication import Authenticator
-from app.security.authorisation import refusal
-from app.security.permissions import Extent, Permission, decide_admin, permission_of
+from app.security.permissions import database_of, permission_of
 from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
+from mediator.access.authorisation import refusal
 from mediator.access.cache import AccessCache
-from mediator.access.decision import Decision, sees
+from mediator.access.decision import AccessDecision, sees
 from mediator.access.model import Principal
+from mediator.access.permissions import Extent, Permission, decide_route
 from mediator.base.errors import MediatorError, NotFound, Unauthenticated
 
 __all__ = ["AdminAuthoriser", "visible"]
@@ -102,12 +103,13 @@ class AdminAuthoriser:
         principal = await self._principal(scope)
         account = ANONYMOUS if principal is None else principal.tenant
         held.enter_context(self._limiter.held(account))
-        decision = decide_admin(
-            principal, permission, variables, scope["query_string"], self._access_cache
-        )
-        if decision is Decision.HIDDEN and permission.extent is Extent.TENANT:
+        database = database_of(variables, scope["query_string"])
+        owner_of = self._access_cache.owner
+        tenant = variables.get("tenant")
+        decision = decide_route(principal, permission, database, tenant, owner_of)
+        if decision is AccessDecision.HIDDEN and permission.extent is Extent.TENANT:
             raise NotFound("There is no such tenant.")
-        if decision is not Decision.ALLOWED:
+        if decision is not AccessDecision.ALLOWED:
             raise refusal(decision, permission.scope)
         assert principal is not None
         return principal

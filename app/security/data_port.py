@@ -6,8 +6,8 @@ from collections.abc import Callable
 from time import perf_counter
 
 from app.security.authentication import Authenticator
-from app.security.authorisation import Restricted
 from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
+from mediator.access.authorisation import Restricted
 from mediator.access.cache import AccessCache
 from mediator.base.errors import Unauthenticated
 from mediator.routing.model import RoutingModel

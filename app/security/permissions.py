@@ -4,43 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 from urllib.parse import parse_qs
 
-from mediator.access.cache import AccessCache
-from mediator.access.decision import Decision, Target, decide
-from mediator.access.model import ANY, Principal, Scope
+from mediator.access.model import Scope
+from mediator.access.permissions import Extent, Permission
 
-__all__ = ["PERMISSIONS", "Extent", "Permission", "decide_admin", "permission_of"]
-
-
-class Extent(Enum):
-    """Over what a scope is required."""
-
-    NOTHING = auto()
-    """Anybody may, without a key."""
-
-    ANYTHING = auto()
-    """Any key will do; the route shows to each what is its own."""
-
-    DATABASE = auto()
-    """The database of the path or of the query; where none is named, the installation."""
-
-    TENANT = auto()
-    """The tenant of the path, all of it."""
-
-    INSTALLATION = auto()
-    """Everything: only the operator has that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """A scope, and over what."""
-
-    extent: Extent
-    scope: Scope = Scope.ADMIN
+__all__ = ["PERMISSIONS", "database_of", "permission_of"]
 
 
 _OPEN: Final = Permission(Extent.NOTHING)
@@ -122,49 +92,7 @@ def permission_of(method: str, path: str) -> tuple[Permission, Mapping[str, str]
     return _OPERATOR, {}
 
 
-def decide_admin(
-    principal: Principal | None,
-    permission: Permission,
-    variables: Mapping[str, str],
-    query: bytes,
-    access_cache: AccessCache,
-) -> Decision:
-    """Decide about one request of the admin API.
-
-    Args:
-        principal: Who asks; None: nobody said.
-        permission: What the route requires.
-        variables: The variables of the path.
-        query: The query of the address.
-        access_cache: Tells who owns what.
-    """
-    if permission.extent is Extent.NOTHING:
-        return Decision.ALLOWED
-    if principal is None:
-        return Decision.UNAUTHENTICATED
-    if permission.extent is Extent.ANYTHING:
-        return Decision.ALLOWED
-    if permission.extent is Extent.TENANT:
-        return _over_tenant(principal, permission.scope, variables["tenant"])
-    database = variables.get("database") or _queried(query)
-    if permission.extent is Extent.DATABASE and database is not None:
-        return decide(principal, permission.scope, Target(database, access_cache.owner(database)))
-    reaches = principal.operates and _reaches(principal, permission.scope)
-    return Decision.ALLOWED if reaches else Decision.FORBIDDEN
-
-
-def _over_tenant(principal: Principal, scope: Scope, tenant: str) -> Decision:
-    if not principal.operates and principal.tenant != tenant:
-        return Decision.HIDDEN
-    return Decision.ALLOWED if _reaches(principal, scope) else Decision.FORBIDDEN
-
-
-def _reaches(principal: Principal, scope: Scope) -> bool:
-    """Whether a scope is granted over all databases of the tenant."""
-    return any(grant.covers(scope, ANY, None) for grant in principal.grants)
-
-
-def _queried(query: bytes) -> str | None:
-    """Return the database that the query names; of two the route might take the other one."""
+def database_of(variables: Mapping[str, str], query: bytes) -> str | None:
+    """Return the database that a path or a query names; of two the route might take the other."""
     given = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("database", [])
-    return given[0] if len(given) == 1 else None
+    return variables.get("database") or (given[0] if len(given) == 1 else None)

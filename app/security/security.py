@@ -15,7 +15,7 @@ from app.settings.access import AccessSettings
 from mediator.access.cache import AccessCache, AccessSnapshot
 from mediator.access.limits import TenantLimits
 from mediator.access.model import OPERATOR
-from mediator.access.stored import CountObjects, StoredObjects
+from mediator.access.stored_objects import CountObjects, StoredObjects
 from mediator.base.clock import Clock
 from mediator.base.observation import Observer
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler

@@ -16,7 +16,7 @@ from typing import Any, Final
 import jwt
 
 from app.security.jwks import KeySet
-from mediator.access.model import MOST_GRANTS, Grant, Principal, is_subject, parse_grant
+from mediator.access.model import MAX_GRANTS, Grant, Principal, is_subject, parse_grant
 from mediator.base.clock import Clock
 from mediator.base.errors import Unauthenticated
 from mediator.schema.json_node import NAME
@@ -126,8 +126,8 @@ def _end(claims: dict[str, Any]) -> float:
 
 def _grants(scope: str) -> frozenset[Grant]:
     grants = frozenset(grant for word in scope.split() if (grant := parse_grant(word)))
-    if len(grants) > MOST_GRANTS:
-        raise _refuse(f"it has more than {MOST_GRANTS} grants")
+    if len(grants) > MAX_GRANTS:
+        raise _refuse(f"it has more than {MAX_GRANTS} grants")
     return grants
 
 

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from app.admin.api.health import Refresh
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.api.application import DataApp
 from app.api.jobs.progress import RunStreams
 from app.api.jobs.runs import JobBackend
@@ -34,7 +34,7 @@ from app.settings.main import (
 from app.settings.systems_file import SystemsFile, read_systems
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import log_observation
-from app.telemetry.recent import KEPT, Recent
+from app.telemetry.recent_events import KEPT, RecentEvents
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
@@ -43,7 +43,6 @@ from mediator.base.periodic_tasks import Scheduler
 from mediator.catalogue.presence import NotAlone
 from mediator.coordination.feed import Retention
 from mediator.embedded.port import Endpoint, Kind
-from mediator.model.guard import NullGuard, WriteGuard
 from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
 from mediator.service import Mediator, MediatorOptions
@@ -66,9 +65,9 @@ class Container:
     relays: RelayProcess | None
     job_backend: JobBackend
     telemetry: Telemetry
-    parts: AdminParts
+    context: AdminContext
     systems_file: SystemsFile | None
-    watch: Scheduler
+    scheduler: Scheduler
 
     async def reread(self) -> None:
         """Look at once whether the file of systems has changed."""
@@ -82,9 +81,9 @@ class Container:
 
     async def stop(self) -> None:
         """Release every connection."""
-        await self.watch.stop()
-        parts, caches = self.parts, self.parts.caches
-        for part in (parts.probes, parts.security, self.relays, caches, self.mediator):
+        await self.scheduler.stop()
+        context, caches = self.context, self.context.caches
+        for part in (context.probes, context.security, self.relays, caches, self.mediator):
             if part is not None:
                 await part.stop()
         if caches is not None:
@@ -106,8 +105,11 @@ async def build(
         MissingSetting: There is no catalogue.
         Unavailable: The catalogue does not answer.
     """
-    recent, telemetry = Recent(), Telemetry(TelemetrySettings())
-    observers: tuple[Observer, ...] = (*telemetry.observers, FilteredObserver(recent.observe, KEPT))
+    recent_events, telemetry = RecentEvents(), Telemetry(TelemetrySettings())
+    observers: tuple[Observer, ...] = (
+        *telemetry.observers,
+        FilteredObserver(recent_events.observe, KEPT),
+    )
     caches = _caches(settings, caching, telemetry)
     mediator = _mediator(settings, caches, observers)
     await _start(mediator, caching)
@@ -126,17 +128,19 @@ async def build(
         job_backend,
         authoriser,
     )
-    _scheduler(telemetry, mediator, data, security)
-    refresh = telemetry.job_watch(mediator).refresh
+    _connect_metrics(telemetry, mediator, data, security)
+    refresh = telemetry.job_refresher(mediator).refresh
     probes = _probes(mediator, caching)
-    parts = _parts(mediator, caches, security, data, recent, probes, refresh)
-    admin = create_admin_app(mediator.control, telemetry.instruments.registry, parts)
+    context = _admin_context(mediator, caches, security, data, recent_events, probes, refresh)
+    admin = create_admin_app(mediator.control, telemetry.metrics.registry, context)
     telemetry.start(refresh)
     served = traced(DataApp(data, authoriser), telemetry.traces)
     file = _followed(settings, mediator)
-    watch = Scheduler([file.periodic_task()] if file else [])
-    watch.start()
-    return Container(mediator, served, admin, relays, job_backend, telemetry, parts, file, watch)
+    scheduler = Scheduler([file.periodic_task()] if file else [])
+    scheduler.start()
+    return Container(
+        mediator, served, admin, relays, job_backend, telemetry, context, file, scheduler
+    )
 
 
 def _caches(
@@ -144,44 +148,49 @@ def _caches(
 ) -> Caches | None:
     if caching is None:
         return None
-    url, tell = _revealed(settings.coordination_url), telemetry.cache_events()
-    return make_caches(caching, url, tell, telemetry.connect)
+    url, events = _revealed(settings.coordination_url), telemetry.cache_events()
+    return make_caches(caching, url, events, telemetry.connect)
 
 
 def _mediator(
     settings: MediatorSettings, caches: Caches | None, observers: Sequence[Observer]
 ) -> Mediator:
-    guard = caches.guard if caches else NullGuard()
-    alone = caches is not None and caches.alone
-    return Mediator(_options(settings, guard, alone=alone), make_store, observers)
+    options = _coherent(_options(settings, alone=caches is not None and caches.alone), caches)
+    return Mediator(options, make_store, observers)
+
+
+def _coherent(options: MediatorOptions, caches: Caches | None) -> MediatorOptions:
+    """Return options of a mediator that keeps caches coherent, whatever it writes or changes."""
+    if caches is None:
+        return options
+    return replace(options, guard=caches.guard, decorate_control=caches.coherent)
 
 
 def _keep_coherent(caches: Caches | None, mediator: Mediator, telemetry: Telemetry) -> None:
     if caches is not None:
-        telemetry.instruments.caches.count_regrets(lambda: caches.estimator.regrets)
+        telemetry.metrics.caches.count_regrets(lambda: caches.estimator.regrets)
         caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
 
 
-def _parts(
+def _admin_context(
     mediator: Mediator,
     caches: Caches | None,
     security: Security | None,
     data: DataApi,
-    recent: Recent,
+    recent_events: RecentEvents,
     probes: StalenessProbes,
     refresh: Refresh,
-) -> AdminParts:
-    """Return what the admin application shows beside the control plane."""
-    return AdminParts(
+) -> AdminContext:
+    """Return what the admin application needs beside the control plane."""
+    return AdminContext(
         views=mediator.views,
-        beginnings=caches.beginnings(mediator.secret) if caches else None,
         probes=probes,
         caches=caches,
         refresh=refresh,
         tenancy=mediator.tenancy,
         security=security,
         data=data,
-        recent=recent,
+        recent_events=recent_events,
         integrity=mediator.integrity,
         only_loopback=security is None,
     )
@@ -209,17 +218,17 @@ def _probes(mediator: Mediator, caching: CacheSettings | None) -> StalenessProbe
     return StalenessProbes(mediator.data, SystemClock(), readers, leases=mediator.leases)
 
 
-def _scheduler(
+def _connect_metrics(
     telemetry: Telemetry, mediator: Mediator, data: DataApi, security: Security | None
 ) -> None:
-    """Let metrics ask for what nobody tells of."""
-    instruments = telemetry.instruments
+    """Connect the gauges that no event carries."""
+    metrics = telemetry.metrics
     subscriptions = mediator.changes.subscriptions
-    instruments.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
-    instruments.requests.count_active(lambda: data.active)
+    metrics.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
+    metrics.requests.count_active(lambda: data.active)
     if security is not None:
-        instruments.tenants.count_objects(lambda: security.stored.known)
-    instruments.views.measure_ages(mediator.views.ages)
+        metrics.tenants.count_objects(lambda: security.stored.known)
+    metrics.views.measure_ages(mediator.views.ages)
 
 
 async def _secure(
@@ -228,7 +237,7 @@ async def _secure(
     if access is None:
         return None
     count = mediator.count_objects
-    security = Security(access, mediator.tenancy.book, SystemClock(), count, observe)
+    security = Security(access, mediator.tenancy.cache, SystemClock(), count, observe)
     await security.start()
     return security
 
@@ -244,8 +253,8 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
     if caching.sketch == "memory":
         raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
     caches = make_caches(caching, _revealed(settings.coordination_url))
-    guard = caches.guard if caches else NullGuard()
-    mediator = Mediator(_options(settings, guard, alone=False), make_store, [log_observation])
+    options = _coherent(_options(settings, alone=False), caches)
+    mediator = Mediator(options, make_store, [log_observation])
     async with AsyncExitStack() as rest:
         if caches is not None:
             rest.push_async_callback(caches.close)
@@ -266,7 +275,7 @@ async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
         Conflict: The catalogue is of another version.
         Unavailable: The catalogue does not answer.
     """
-    options = replace(_options(settings, NullGuard(), alone=False), migrate=False)
+    options = replace(_options(settings, alone=False), migrate=False)
     mediator = Mediator(options, make_store, [log_observation])
     try:
         await mediator.open()
@@ -307,20 +316,15 @@ async def _start(mediator: Mediator, caching: CacheSettings | None) -> None:
         whose = "this" if caching and caching.sketch == "memory" else "the other"
         raise MissingSetting(
             f"Another replica serves this installation, and {whose} one has its cache sketch in"
-            " memory, which does not hear of what others write. Let all of them share a sketch:"
+            " memory, which does not learn what others write. Let all of them share a sketch:"
             " set PORTOLAN_SKETCH=redis, and PORTOLAN_SKETCH_URL or PORTOLAN_COORDINATION_URL to"
             " the same Redis; or PORTOLAN_SKETCH=off for all; or stop the other replica."
         ) from error
 
 
-def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> MediatorOptions:
-    if settings.catalogue_url is None:
-        raise MissingSetting(
-            "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
-            " or start with --embedded."
-        )
+def _options(settings: MediatorSettings, *, alone: bool) -> MediatorOptions:
     return MediatorOptions(
-        catalogue_url=settings.catalogue_url.get_secret_value(),
+        catalogue_url=settings.required_catalogue_url,
         migrate=settings.catalogue_migrate == "auto",
         coordination_url=_revealed(settings.coordination_url),
         systems=[system.registration() for system in _systems(settings)],
@@ -328,7 +332,6 @@ def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> M
         proposal_dwell_s=settings.proposal_dwell_s,
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
-        guard=guard,
         energy=settings.energy.stated() if settings.energy else Energy(),
         alone=alone,
         relaying="elsewhere" if _has_relay_process(settings) else "here",

@@ -1,4 +1,4 @@
-"""Leaving a load balancer without a failed request.
+"""Draining: a process leaves its load balancer without a failed request.
 
 What happens after SIGTERM, and what could fail at each step:
 
@@ -9,9 +9,9 @@ What happens after SIGTERM, and what could fail at each step:
    up by both sides at the end of an answer. If we closed them while they are idle, a request might
    be on its way over them.
 3. Then the listener is closed. The kernel resets connections that it has accepted and we have not,
-   which a proxy may not try again if a request that is not idempotent was sent. So it is first told
-   to take no more: a filter on the socket drops all that comes in, as if the network had, and after
-   a moment none waits. A client whose first packet was dropped sends it again after a second, and
+   which a proxy may not try again if a request that is not idempotent was sent. So first it
+   takes no more: a filter on the socket drops all that comes in, as if the network had, and
+   after a moment none waits. A client whose first packet was dropped sends it again after a second, and
    is refused: nothing was sent, so any proxy goes elsewhere.
 4. Requests under way are finished, and streams end.
 
@@ -60,7 +60,7 @@ class Signals:
         self.hurried = asyncio.Event()
         self.drain = False
 
-    def hear(self) -> None:
+    def listen(self) -> None:
         """Begin to listen."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._end, True)
@@ -95,9 +95,9 @@ async def stop_accepting(listener: socket.socket) -> None:
     Where that cannot be, the listener is closed as it is.
     """
     program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
-    told = struct.pack("HL", 1, ctypes.addressof(program))
+    reference = struct.pack("HL", 1, ctypes.addressof(program))
     try:
-        listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, told)
+        listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, reference)
     except OSError:
         _log.debug("this system has no socket filters")
         return

@@ -1,7 +1,7 @@
 """Relays and materialisers in a process of their own, so that requests do not wait for them.
 
 What they do takes a good part of a core under load. The service starts the process, hands it its
-settings through a pipe, hears through another one what it observes, and starts it again if it dies.
+settings through one pipe, gets what it observes through another, and starts it again if it dies.
 The process ends when the pipe does: it never outlives the service, whatever becomes of that.
 """
 
@@ -47,7 +47,7 @@ _YIELDING: Final = 5
 """Where cores are few, a request goes before what may wait; a quarter of a core is left for it."""
 
 _STOP_WITHIN_S: Final = 5.0
-_TOLD: Final[dict[str, type[Any]]] = {
+_FORWARDED: Final[dict[str, type[Any]]] = {
     kind.__name__: kind for kind in (ChangesRelayed, FeedFellBack, FeedGapFound)
 }
 
@@ -57,11 +57,11 @@ class RelayProcess:
 
     Args:
         settings: Of the service.
-        observe: Told of what the process observes.
+        observe: Gets what the process observes.
     """
 
     def __init__(self, settings: MediatorSettings, observe: Observer) -> None:
-        self._told = orjson.dumps(_settings_of(settings)) + b"\n"
+        self._options = orjson.dumps(_settings_of(settings)) + b"\n"
         self._observe = observe
         self._process: Process | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -84,20 +84,20 @@ class RelayProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(OSError):  # it may have died already
-            process.stdin.write(self._told)
+            process.stdin.write(self._options)
             await process.stdin.drain()
         async for line in process.stdout:
-            self._hear(line)
+            self._forward(line)
         await process.wait()
 
-    def _hear(self, line: bytes) -> None:
+    def _forward(self, line: bytes) -> None:
         try:
             name, members = orjson.loads(line)
-            told: Observation = _TOLD[name](**members)
+            event: Observation = _FORWARDED[name](**members)
         except (ValueError, LookupError, TypeError):
-            _log.warning("the process of the relays said something that is not understood")
+            _log.warning("the process of the relays sent something that is not understood")
         else:
-            self._observe(told)
+            self._observe(event)
 
 
 def _environment() -> dict[str, str]:
@@ -118,21 +118,21 @@ def _settings_of(settings: MediatorSettings) -> dict[str, Any]:
     }
 
 
-def _say(told: Observation) -> None:
-    if type(told).__name__ in _TOLD:
-        sys.stdout.buffer.write(orjson.dumps([type(told).__name__, asdict(told)]) + b"\n")
+def _send(event: Observation) -> None:
+    if type(event).__name__ in _FORWARDED:
+        sys.stdout.buffer.write(orjson.dumps([type(event).__name__, asdict(event)]) + b"\n")
         sys.stdout.buffer.flush()
 
 
-async def _relay(told: dict[str, Any], gone: asyncio.StreamReader) -> None:
-    options = MediatorOptions(
-        catalogue_url=told["catalogue_url"],
-        coordination_url=told["coordination_url"],
-        retention=Retention(**told["retention"]),
+async def _relay(options: dict[str, Any], gone: asyncio.StreamReader) -> None:
+    mediator_options = MediatorOptions(
+        catalogue_url=options["catalogue_url"],
+        coordination_url=options["coordination_url"],
+        retention=Retention(**options["retention"]),
         relaying="only",
         migrate=False,
     )
-    mediator = Mediator(options, make_store, [_say])
+    mediator = Mediator(mediator_options, make_store, [_send])
     try:
         await mediator.start()
         spare_the_collector()
@@ -154,14 +154,14 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     pipe = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe), sys.stdin)
-    told = orjson.loads(await pipe.readline())
-    start_logging(told.pop("log_format"))
-    logging.getLogger("portolan").setLevel(told.pop("log_level"))
+    options = orjson.loads(await pipe.readline())
+    start_logging(options.pop("log_format"))
+    logging.getLogger("portolan").setLevel(options.pop("log_level"))
     work = asyncio.current_task()
     assert work is not None
     loop.add_signal_handler(signal.SIGTERM, work.cancel)
     with suppress(asyncio.CancelledError):
-        await _relay(told, pipe)
+        await _relay(options, pipe)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ async def _answering(
     http: HttpSettings,
 ) -> AsyncIterator[asyncio.Event]:
     signals = Signals()
-    signals.hear()
+    signals.listen()
     rereading: set[asyncio.Task[None]] = set()
 
     def reread() -> None:
@@ -179,7 +179,7 @@ async def _answering(
         yield signals.ended
     finally:
         if signals.drain:
-            await drain(serving_data, container.parts.lifecycle, http.drain_s, signals.hurried)
+            await drain(serving_data, container.context.lifecycle, http.drain_s, signals.hurried)
             await stop_accepting(data)
         container.end_streams()
         serving_data.should_exit = True

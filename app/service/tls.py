@@ -55,9 +55,9 @@ class Certificate:
             MissingSetting: The files are of no use; the message says why.
         """
         if self._context is None:
-            self._seen = self._marks()
+            self._seen = self._file_versions()
             self._context = self._newest = self._load()
-            self._context.sni_callback = self._turn
+            self._context.sni_callback = self._use_newest
             self._warn(self.ends)
         return self._context
 
@@ -71,7 +71,7 @@ class Certificate:
         try:
             return x509.load_pem_x509_certificate(self.chain.read_bytes()).not_valid_after_utc
         except (OSError, ValueError) as error:
-            raise self._useless(error) from None
+            raise self._unusable(error) from None
 
     def check(self) -> datetime:
         """Return when the certificate ends, after trying whether it can be used; see `context`."""
@@ -81,14 +81,14 @@ class Certificate:
     async def reread(self) -> None:
         """Use what is in the files now, if it has changed and can be used."""
         try:
-            marks = self._marks()
-            if marks == self._seen:
+            versions = self._file_versions()
+            if versions == self._seen:
                 return
             renewed, ends = self._load(), self.ends
         except MissingSetting as error:
             _log.warning("the renewed certificate is not used: %s", error)
             return
-        self._newest, self._seen = renewed, marks
+        self._newest, self._seen = renewed, versions
         _log.info("the %s port has a renewed certificate, until %s", self.port, ends)
         self._warn(ends)
 
@@ -98,7 +98,9 @@ class Certificate:
             f"looking for a renewed certificate of the {self.port} port", REREAD_S, self.reread
         )
 
-    def _turn(self, connection: ssl.SSLObject, _host: str | None, _first: ssl.SSLContext) -> None:
+    def _use_newest(
+        self, connection: ssl.SSLObject, _host: str | None, _first: ssl.SSLContext
+    ) -> None:
         """Have a new connection use the newest certificate, whether it names a host or not."""
         if self._newest is not None:
             connection.context = self._newest
@@ -110,18 +112,18 @@ class Certificate:
         try:
             context.load_cert_chain(self.chain, self.key, password=_refuse)
         except (OSError, ValueError) as error:
-            raise self._useless(error) from None
+            raise self._unusable(error) from None
         return context
 
-    def _marks(self) -> tuple[int, ...]:
+    def _file_versions(self) -> tuple[int, ...]:
         """Return what differs once a file is another, or was written."""
         try:
-            told = (self.chain.stat(), self.key.stat())
+            files = (self.chain.stat(), self.key.stat())
         except OSError as error:
-            raise self._useless(error) from None
-        return tuple(mark for each in told for mark in (each.st_ino, each.st_mtime_ns))
+            raise self._unusable(error) from None
+        return tuple(number for file in files for number in (file.st_ino, file.st_mtime_ns))
 
-    def _useless(self, error: Exception) -> MissingSetting:
+    def _unusable(self, error: Exception) -> MissingSetting:
         files = f"{self.chain} and {self.key}"
         if isinstance(error, FileNotFoundError):
             missing = next((file for file in (self.chain, self.key) if not file.exists()), "a file")
@@ -156,15 +158,15 @@ def certificates(http: HttpSettings) -> dict[str, Certificate]:
     Raises:
         MissingSetting: A certificate has no key, or a key no certificate.
     """
-    told = {
+    files = {
         "data": (http.tls_certificate, http.tls_key),
         "admin": (http.admin_tls_certificate, http.admin_tls_key),
     }
-    found: dict[str, Certificate] = {}
-    for port, (chain, key) in told.items():
+    certificates_of: dict[str, Certificate] = {}
+    for port, (chain, key) in files.items():
         if chain is not None and key is not None:
-            found[port] = Certificate(port, chain, key)
+            certificates_of[port] = Certificate(port, chain, key)
         elif chain is not key:
             prefix = "PORTOLAN_" if port == "data" else "PORTOLAN_ADMIN_"
             raise MissingSetting(f"{prefix}TLS_CERTIFICATE and {prefix}TLS_KEY go together.")
-    return found
+    return certificates_of

@@ -1,4 +1,4 @@
-"""Metrics of what caches are told, and of what became of copies."""
+"""Metrics of granted TTLs, of the fate of cached copies, and of registered queries."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, Histogram
 
 from app.coherence.query_registry import ResultsChanged
-from app.telemetry.area import OF_CLASS, Hear, counter, gauge
+from app.telemetry.metric_group import OF_CLASS, Handler, counter, gauge
 from sketch.protocol.port import Partition
 from sketch.ttl import Regret
 from sketch.ttl.events import TtlGranted
 
 __all__ = ["CacheMetrics"]
 
-_LIVES_S: Final = (0, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 3_600, 86_400)
+_TTLS_S: Final = (0, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 3_600, 86_400)
 _FATES: Final = ("invalidations", "revalidations_paid", "stale_avoided")
 
 
 class CacheMetrics:
-    """Lives that were granted, the fate of copies, and results of queries."""
+    """TTLs that were granted, the fate of copies, and results of queries."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._lives = Histogram(
-            "portolan_cache_life_seconds",
-            "Lives that answers were granted.",
+        self._ttls = Histogram(
+            "portolan_cache_ttl_seconds",
+            "TTLs that answers were granted.",
             OF_CLASS,
-            buckets=_LIVES_S,
+            buckets=_TTLS_S,
             registry=registry,
         )
-        self._life_timers: dict[Partition, Histogram] = {}
+        self._ttl_timers: dict[Partition, Histogram] = {}
         self._fates = counter(
             registry, "portolan_cache_copies", "What became of copies.", *OF_CLASS, "fate"
         )
-        self._life_error = gauge(
+        self._ttl_error = gauge(
             registry,
-            "portolan_cache_life_error",
+            "portolan_cache_ttl_error",
             "Share of the copies that were invalidated, less the share that was expected.",
             *OF_CLASS,
         )
@@ -57,20 +57,20 @@ class CacheMetrics:
         self._regretted: dict[Partition, Regret] = {}
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """See `Area`."""
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """See `MetricGroup`."""
         return {TtlGranted: self._granted, ResultsChanged: self._results_changed}
 
     def count_regrets(self, regrets: Callable[[], Mapping[Partition, Regret]]) -> None:
-        """Ask `regrets` what became of copies, at every look."""
+        """Ask `regrets` what became of copies, at every refresh."""
         self._regrets = regrets
 
-    def look(self) -> None:
-        """Count what became of copies since the last look."""
+    def refresh(self) -> None:
+        """Count what became of copies since the last refresh."""
         regrets = self._regrets()
         for partition, regret in regrets.items():
             self._count(partition, regret)
-        # What an estimator has forgotten begins anew.
+        # An estimator that has forgotten a class counts it from nought again.
         self._regretted = {partition: replace(regret) for partition, regret in regrets.items()}
 
     def _count(self, partition: Partition, regret: Regret) -> None:
@@ -78,14 +78,14 @@ class CacheMetrics:
         for fate in _FATES:
             since = getattr(regret, fate) - getattr(before, fate)
             self._fates.labels(*partition, fate).inc(max(0, since))
-        self._life_error.labels(*partition).set(regret.error)
+        self._ttl_error.labels(*partition).set(regret.error)
 
-    def _granted(self, told: TtlGranted) -> None:
-        timer = self._life_timers.get(told.partition)
+    def _granted(self, event: TtlGranted) -> None:
+        timer = self._ttl_timers.get(event.partition)
         if timer is None:
-            timer = self._life_timers[told.partition] = self._lives.labels(*told.partition)
-        timer.observe(told.life_s)
+            timer = self._ttl_timers[event.partition] = self._ttls.labels(*event.partition)
+        timer.observe(event.ttl_s)
 
-    def _results_changed(self, told: ResultsChanged) -> None:
-        self._results.labels(*told.partition).inc(told.changed)
-        self._queries.labels(*told.partition).set(told.registered)
+    def _results_changed(self, event: ResultsChanged) -> None:
+        self._results.labels(*event.partition).inc(event.changed)
+        self._queries.labels(*event.partition).set(event.registered)

@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from app.telemetry.area import Hear, counter, gauge
+from app.telemetry.metric_group import Handler, counter, gauge
 from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, FeedLagMeasured
 
 __all__ = ["FeedMetrics"]
@@ -18,7 +18,7 @@ class FeedMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._relayed = counter(
-            registry, "portolan_feed_changes", "Changes brought to the feed.", "system"
+            registry, "portolan_feed_changes", "Changes relayed to the feed.", "system"
         )
         self._fallbacks = counter(
             registry, "portolan_feed_fallbacks", "Times that the feed lost what it had.", "system"
@@ -35,23 +35,23 @@ class FeedMetrics:
         )
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """See `Area`."""
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """See `MetricGroup`."""
         return {
-            ChangesRelayed: self._relayed_some,
+            ChangesRelayed: self._changes_relayed,
             FeedLagMeasured: self._measured,
             FeedFellBack: self._fell_back,
             FeedGapFound: self._gap_found,
         }
 
-    def _relayed_some(self, told: ChangesRelayed) -> None:
-        self._relayed.labels(told.system).inc(told.count)
+    def _changes_relayed(self, event: ChangesRelayed) -> None:
+        self._relayed.labels(event.system).inc(event.count)
 
-    def _measured(self, told: FeedLagMeasured) -> None:
-        self._lag.labels(told.database, told.system).set(told.seconds)
+    def _measured(self, event: FeedLagMeasured) -> None:
+        self._lag.labels(event.database, event.system).set(event.seconds)
 
-    def _fell_back(self, told: FeedFellBack) -> None:
-        self._fallbacks.labels(told.system).inc()
+    def _fell_back(self, event: FeedFellBack) -> None:
+        self._fallbacks.labels(event.system).inc()
 
-    def _gap_found(self, told: FeedGapFound) -> None:
-        self._gaps.labels(told.system).inc()
+    def _gap_found(self, event: FeedGapFound) -> None:
+        self._gaps.labels(event.system).inc()

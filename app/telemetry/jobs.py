@@ -1,4 +1,4 @@
-"""Metrics of jobs: what the catalogue knows of runs and workers, looked up at a scrape."""
+"""Metrics of runs and workers, which the catalogue is asked for at a scrape."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from app.telemetry.area import gauge
+from app.telemetry.metric_group import gauge
 from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 
-__all__ = ["JobFigures", "JobMetrics", "JobWatch"]
+__all__ = ["JobCounts", "JobMetrics", "JobRefresher"]
 
 _log = logging.getLogger("portolan.telemetry")
 
-_AGAIN_S: Final = 5.0
-"""Scrapes that follow each other sooner share one look at the catalogue."""
+_REFRESH_S: Final = 5.0
+"""Scrapes that follow each other sooner share one answer of the catalogue."""
 
 _WITHIN_S: Final = 1.0
 """A catalogue that takes longer must not hold up the other metrics."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobFigures:
+class JobCounts:
     """How many runs are in each state, and how many workers are at work."""
 
     runs: Mapping[tuple[str, str], int]
@@ -36,7 +36,7 @@ class JobFigures:
 
 
 class JobMetrics:
-    """Runs by state, and workers. Without an answer of the catalogue the last figures stay."""
+    """Runs by state, and workers. Without an answer of the catalogue the last counts stay."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._runs = gauge(
@@ -44,16 +44,16 @@ class JobMetrics:
         )
         self._workers = gauge(registry, "portolan_workers", "Workers that carry out runs.")
 
-    def show(self, figures: JobFigures) -> None:
-        """Show figures; what is no more is shown no more."""
+    def show(self, counts: JobCounts) -> None:
+        """Show counts; a state without runs is shown no more."""
         self._runs.clear()
-        for labels, count in figures.runs.items():
+        for labels, count in counts.runs.items():
             self._runs.labels(*labels).set(count)
-        self._workers.set(figures.workers)
+        self._workers.set(counts.workers)
 
 
-class JobWatch:
-    """Refreshes the figures of jobs, at most every few seconds.
+class JobRefresher:
+    """Refreshes the metrics of jobs, at most every few seconds.
 
     Args:
         metrics: Shows them.
@@ -62,7 +62,7 @@ class JobWatch:
     """
 
     def __init__(
-        self, metrics: JobMetrics, ask: Callable[[], Awaitable[JobFigures]], clock: Clock
+        self, metrics: JobMetrics, ask: Callable[[], Awaitable[JobCounts]], clock: Clock
     ) -> None:
         self._metrics = metrics
         self._ask = ask
@@ -70,13 +70,13 @@ class JobWatch:
         self._due = 0.0
 
     async def refresh(self) -> None:
-        """Look, if the last look is long enough ago."""
+        """Ask, if the last answer is old enough."""
         now = self._clock.monotonic()
         if now < self._due:
             return
-        self._due = now + _AGAIN_S
+        self._due = now + _REFRESH_S
         try:
             async with asyncio.timeout(_WITHIN_S):
                 self._metrics.show(await self._ask())
         except (TimeoutError, Unavailable):
-            _log.debug("the catalogue does not tell of runs")
+            _log.debug("the catalogue does not answer; the last counts of runs stay")

@@ -50,17 +50,17 @@ LOGGED: Final[frozenset[type[Any]]] = frozenset(get_args(Observation)) - _UNLOGG
 _log = logging.getLogger("portolan")
 
 
-def log_observation(told: Observation) -> None:
-    """Write what operators want to read; what happens all the time is left to the metrics."""
-    if told.__class__ in _UNLOGGED:
+def log_observation(event: Observation) -> None:
+    """Write what operators want to read; frequent events are left to the metrics."""
+    if event.__class__ in _UNLOGGED:
         return
-    match told:
+    match event:
         case CircuitChanged(open=True) | ViolationDetected() | FeedFellBack():
-            _log.warning("%s", told)
+            _log.warning("%s", event)
         case FeedGapFound():
-            _log.error("%s", told)
+            _log.error("%s", event)
         case _:
-            _log.info("%s", told)
+            _log.info("%s", event)
 
 
 def start_logging(form: LogFormat | None = None) -> LogFormat:

@@ -1,4 +1,4 @@
-"""Metrics of what is decided, and why: placements, and reads of the view."""
+"""Metrics of placements and their reasons, and of reads of views."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from app.telemetry.area import OF_CLASS, Hear, counter, gauge
+from app.telemetry.metric_group import OF_CLASS, Handler, counter, gauge
 from mediator.base.observation import (
     PlacementDecided,
     ProposalRecorded,
@@ -44,23 +44,23 @@ class PlacementMetrics:
         )
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """See `Area`."""
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """See `MetricGroup`."""
         return {
             PlacementDecided: self._placed,
             ViolationDetected: self._violated,
             ProposalRecorded: self._proposed,
         }
 
-    def _placed(self, told: PlacementDecided) -> None:
-        for reason in told.reasons.values():
-            self._decided.labels(told.database, reason).inc()
+    def _placed(self, event: PlacementDecided) -> None:
+        for reason in event.reasons.values():
+            self._decided.labels(event.database, reason).inc()
 
-    def _violated(self, told: ViolationDetected) -> None:
-        self._violations.labels(told.database, told.node, told.metric).inc()
+    def _violated(self, event: ViolationDetected) -> None:
+        self._violations.labels(event.database, event.node, event.metric).inc()
 
-    def _proposed(self, told: ProposalRecorded) -> None:
-        self._proposals.labels(told.database, told.node).inc()
+    def _proposed(self, event: ProposalRecorded) -> None:
+        self._proposals.labels(event.database, event.node).inc()
 
 
 class ViewMetrics:
@@ -90,21 +90,21 @@ class ViewMetrics:
         self._measure: Callable[[], Mapping[tuple[str, str], float]] = dict
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """See `Area`."""
-        return {ViewReadFinished: self._heard}
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """See `MetricGroup`."""
+        return {ViewReadFinished: self._read_finished}
 
     def measure_ages(self, measure: Callable[[], Mapping[tuple[str, str], float]]) -> None:
-        """Ask `measure` for the age of copies in seconds, by database and class, at every look."""
+        """Ask `measure` at every refresh for the age of copies in seconds, by class."""
         self._measure = measure
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Show how old copies are now; a view that is gone is shown no more."""
         self._ages.clear()
         for of_class, age_s in self._measure().items():
             self._ages.labels(*of_class).set(age_s)
 
-    def _heard(self, told: ViewReadFinished) -> None:
-        self._tried.labels(told.database, told.class_name, told.decision).inc()
-        if told.decision == "answered" and told.measured_s is not None:
-            self._staleness.labels(told.database, told.class_name).observe(told.measured_s)
+    def _read_finished(self, event: ViewReadFinished) -> None:
+        self._tried.labels(event.database, event.class_name, event.decision).inc()
+        if event.decision == "answered" and event.measured_s is not None:
+            self._staleness.labels(event.database, event.class_name).observe(event.measured_s)

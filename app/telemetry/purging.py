@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from app.telemetry.area import OF_CLASS, Hear, counter, gauge
+from app.telemetry.metric_group import OF_CLASS, Handler, counter, gauge
 from sketch.protocol.states import PartitionState
 from sketch.purging.events import PurgerChanged, PurgesFailed, PurgesSent, PurgesWaiting
 
@@ -21,7 +21,7 @@ class PurgeMetrics:
         self._purges = counter(
             registry,
             "portolan_purges",
-            "Keys that caches were asked to forget.",
+            "Keys that caches were sent purges of.",
             "purger",
             "outcome",
         )
@@ -38,8 +38,8 @@ class PurgeMetrics:
         )
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """See `Area`."""
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """See `MetricGroup`."""
         return {
             PurgesSent: self._sent,
             PurgesFailed: self._failed,
@@ -47,43 +47,43 @@ class PurgeMetrics:
             PurgesWaiting: self._waiting,
         }
 
-    def _sent(self, told: PurgesSent) -> None:
-        self._purges.labels(told.purger, "sent").inc(told.keys)
+    def _sent(self, event: PurgesSent) -> None:
+        self._purges.labels(event.purger, "sent").inc(event.keys)
 
-    def _failed(self, told: PurgesFailed) -> None:
-        self._purges.labels(told.purger, "failed").inc(told.keys)
+    def _failed(self, event: PurgesFailed) -> None:
+        self._purges.labels(event.purger, "failed").inc(event.keys)
 
-    def _changed(self, told: PurgerChanged) -> None:
-        self._down.labels(told.purger).set(told.down)
+    def _changed(self, event: PurgerChanged) -> None:
+        self._down.labels(event.purger).set(event.down)
 
-    def _waiting(self, told: PurgesWaiting) -> None:
-        self._oldest.set(told.oldest_s)
+    def _waiting(self, event: PurgesWaiting) -> None:
+        self._oldest.set(event.oldest_s)
 
 
 class SketchMetrics:
     """How the partitions of the sketch are."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        about = {
+        descriptions = {
             "keys": "Keys in the filter.",
             "bits_set": "Bits of the filter that are set.",
             "pending_writes": "Writes that are pending.",
             "purges_due": "Purges that nobody sends yet.",
         }
         self._gauges = {
-            what: gauge(registry, f"portolan_sketch_{what}", told, *OF_CLASS)
-            for what, told in about.items()
+            name: gauge(registry, f"portolan_sketch_{name}", description, *OF_CLASS)
+            for name, description in descriptions.items()
         }
 
     def measure(self, states: Sequence[PartitionState]) -> None:
         """Show how the partitions are; those that are gone are shown no more."""
-        figures = {
+        values = {
             "keys": [state.keys for state in states],
             "bits_set": [state.bits_set for state in states],
             "pending_writes": [state.pending for state in states],
             "purges_due": [state.purges_due for state in states],
         }
-        for what, shown in self._gauges.items():
+        for name, shown in self._gauges.items():
             shown.clear()
-            for state, figure in zip(states, figures[what], strict=True):
-                shown.labels(*state.partition).set(figure)
+            for state, value in zip(states, values[name], strict=True):
+                shown.labels(*state.partition).set(value)

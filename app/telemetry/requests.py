@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from app.telemetry.area import Hear, gauge
+from app.telemetry.metric_group import Handler, gauge
 from mediator.base.observation import RequestFinished
 
 __all__ = ["RequestMetrics"]
@@ -42,26 +42,26 @@ class RequestMetrics:
         )
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """See `Area`."""
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """See `MetricGroup`."""
         return {RequestFinished: self._finished}
 
     def count_active(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
-        """Ask `count` for the requests under way by method and scheme, at every look."""
+        """Ask `count` for the requests under way by method and scheme, at every refresh."""
         self._count_active = count
 
     def count_subscribers(self, count: Callable[[], int]) -> None:
-        """Ask `count` for the clients that follow a feed, at every look."""
+        """Ask `count` for the clients that follow a feed, at every refresh."""
         self._subscribers.set_function(count)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Show what is under way."""
         for labels, count in self._count_active().items():
             self._active.labels(*labels).set(count)
 
-    def _finished(self, told: RequestFinished) -> None:
-        labels = (told.method, told.route, told.status, told.scheme)
+    def _finished(self, event: RequestFinished) -> None:
+        labels = (event.method, event.route, event.status, event.scheme)
         timer = self._timers.get(labels)
         if timer is None:
             timer = self._timers[labels] = self._durations.labels(*map(str, labels))
-        timer.observe(told.seconds)
+        timer.observe(event.seconds)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from app.telemetry.area import Hear, counter, gauge
+from app.telemetry.metric_group import Handler, counter, gauge
 from mediator.base.observation import (
     CircuitChanged,
     ClockSkewMeasured,
@@ -19,7 +19,7 @@ from mediator.base.observation import (
 __all__ = ["UNKNOWN_KIND", "StoreMetrics", "error_type"]
 
 UNKNOWN_KIND: Final = "other"
-"""What stands for the kind of a system of whose registration nobody has told yet."""
+"""The kind of a system whose registration has not been observed yet."""
 
 _BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
 _LABELS: Final = (
@@ -32,9 +32,9 @@ _LABELS: Final = (
 )
 
 
-def error_type(told: StoreCallFinished) -> str:
+def error_type(event: StoreCallFinished) -> str:
     """Return how a call failed; empty, which is absent, if it went well."""
-    return "" if told.outcome == "ok" else told.outcome
+    return "" if event.outcome == "ok" else event.outcome
 
 
 class StoreMetrics:
@@ -70,54 +70,54 @@ class StoreMetrics:
         self._redone = counter(
             registry,
             "portolan_redo",
-            "Writes over several systems settled after a crash.",
+            "Writes over several systems recovered after a crash.",
             "outcome",
         )
         self._kinds: dict[str, str] = {}
         self._children: dict[tuple[str, ...], tuple[Histogram, Counter]] = {}
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """See `Area`."""
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """See `MetricGroup`."""
         return {
             StoreCallFinished: self._called,
             SystemRegistered: self._registered,
             CircuitChanged: self._circuit_changed,
-            ClockSkewMeasured: self._clock_read,
+            ClockSkewMeasured: self._skew_measured,
             RedoRecovered: self._recovered,
         }
 
-    def _called(self, told: StoreCallFinished) -> None:
-        labels = (told.system, told.database, told.class_name, told.operation, told.outcome)
-        timer, operations = self._children.get(labels) or self._children_of(labels, told)
-        timer.observe(told.seconds)
-        operations.inc(told.count)
+    def _called(self, event: StoreCallFinished) -> None:
+        labels = (event.system, event.database, event.class_name, event.operation, event.outcome)
+        timer, operations = self._children.get(labels) or self._children_of(labels, event)
+        timer.observe(event.seconds)
+        operations.inc(event.count)
 
     def _children_of(
-        self, labels: tuple[str, ...], told: StoreCallFinished
+        self, labels: tuple[str, ...], event: StoreCallFinished
     ) -> tuple[Histogram, Counter]:
         timer = self._durations.labels(
-            self._kinds.get(told.system, UNKNOWN_KIND),
-            told.database,
-            told.class_name,
-            told.operation,
-            error_type(told),
-            told.system,
+            self._kinds.get(event.system, UNKNOWN_KIND),
+            event.database,
+            event.class_name,
+            event.operation,
+            error_type(event),
+            event.system,
         )
-        made = timer, self._operations.labels(told.system, told.operation)
-        self._children[labels] = made
-        return made
+        children = timer, self._operations.labels(event.system, event.operation)
+        self._children[labels] = children
+        return children
 
-    def _registered(self, told: SystemRegistered) -> None:
-        if self._kinds.get(told.system) != told.kind:
-            self._kinds[told.system] = told.kind
+    def _registered(self, event: SystemRegistered) -> None:
+        if self._kinds.get(event.system) != event.kind:
+            self._kinds[event.system] = event.kind
             self._children.clear()
 
-    def _clock_read(self, told: ClockSkewMeasured) -> None:
-        self._skews.labels(told.system).set(told.seconds)
+    def _skew_measured(self, event: ClockSkewMeasured) -> None:
+        self._skews.labels(event.system).set(event.seconds)
 
-    def _circuit_changed(self, told: CircuitChanged) -> None:
-        self._circuits.labels(told.system).set(told.open)
+    def _circuit_changed(self, event: CircuitChanged) -> None:
+        self._circuits.labels(event.system).set(event.open)
 
-    def _recovered(self, told: RedoRecovered) -> None:
-        self._redone.labels(told.outcome).inc()
+    def _recovered(self, event: RedoRecovered) -> None:
+        self._redone.labels(event.outcome).inc()

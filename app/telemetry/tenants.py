@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from app.telemetry.area import Hear, counter, gauge
+from app.telemetry.metric_group import Handler, counter, gauge
 from mediator.base.observation import RequestRefused
 
 __all__ = ["TenantMetrics"]
@@ -30,19 +30,19 @@ class TenantMetrics:
         self._count_objects: Callable[[], Mapping[str, int]] = dict
 
     @property
-    def hears(self) -> Mapping[type[Any], Hear]:
-        """See `Area`."""
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """See `MetricGroup`."""
         return {RequestRefused: self._request_refused}
 
     def count_objects(self, count: Callable[[], Mapping[str, int]]) -> None:
-        """Ask `count` for the objects of tenants, at every look."""
+        """Ask `count` for the objects of tenants, at every refresh."""
         self._count_objects = count
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Show what tenants keep."""
         self._objects.clear()
         for tenant, count in self._count_objects().items():
             self._objects.labels(tenant).set(count)
 
-    def _request_refused(self, told: RequestRefused) -> None:
-        self._refused.labels(told.tenant, told.limit).inc()
+    def _request_refused(self, event: RequestRefused) -> None:
+        self._refused.labels(event.tenant, event.limit).inc()

@@ -1,4 +1,4 @@
-"""Services side by side: asked the same by one load generator, in turn."""
+"""Compares services: one load generator sends the same requests to each in turn."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
 from app.commands.demo.service import Service, succeed
 from benchmarks.harness.bare_handlers import serve
 from benchmarks.harness.report import Options
-from benchmarks.harness.shared_servers import CLASS, Beside, database_on, some_object
+from benchmarks.harness.shared_servers import CLASS, SharedService, database_on, some_object
 from mediator.embedded.port import Kind
 
-__all__ = ["CONNECTIONS", "Bench", "Side", "bare_handlers", "mediated"]
+__all__ = ["CONNECTIONS", "Harness", "Target", "bare_handlers", "mediated"]
 
 OBJECTS: Final = 200
 CONNECTIONS: Final = (1, 16)
@@ -31,7 +31,7 @@ _UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Target:
     """A service: where it listens, and where its objects are."""
 
     host: str
@@ -60,39 +60,39 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """What everything is measured with.
+class Harness:
+    """Options and load generator of a comparison.
 
     Attributes:
         options: What is asked for.
-        load: Asks the sides.
-        seconds: How long a side is asked at a time; in quick mode a quarter of a second.
+        load: Asks the targets.
+        seconds: How long a target is loaded at a time; in quick mode a quarter of a second.
     """
 
     options: Options
     load: LoadProcess
     seconds: float = 1.0
 
-    async def rate(self, side: Side, method: str, connections: int) -> Tally:
-        """Ask a side for a while."""
+    async def rate(self, target: Target, method: str, connections: int) -> Tally:
+        """Load a target for a while."""
         seconds = 0.25 if self.options.quick else self.seconds
-        plan = Plan(side.host, side.port, [side.lane(method, connections)], seconds)
+        plan = Plan(target.host, target.port, [target.lane(method, connections)], seconds)
         (tally,) = await self.load.drive(plan)
         return tally
 
     @property
     def rounds(self) -> int:
-        """How often each side has its turn."""
+        """How often each target has its turn."""
         return 3 if self.options.quick else 7
 
 
-def mediated(service: Service, kind: Kind) -> Side:
-    """Return the side of a service of ours, for the database on a kind of system."""
-    return Side(service.host, service.port, f"/v1/{database_on(kind)}/{CLASS}")
+def mediated(service: Service, kind: Kind) -> Target:
+    """Return our service as a target, with its database on a kind of system."""
+    return Target(service.host, service.port, f"/v1/{database_on(kind)}/{CLASS}")
 
 
 @contextlib.asynccontextmanager
-async def bare_handlers(running: Beside) -> AsyncIterator[int]:
+async def bare_handlers(running: SharedService) -> AsyncIterator[int]:
     """Run the bare handlers in a process of their own; yields their port."""
     urls = {kind: endpoint.url for kind, endpoint in running.servers.items()}
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:

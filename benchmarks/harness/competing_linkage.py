@@ -1,4 +1,4 @@
-"""What runs in the rivals' own environment: anonlink and clkhash, timed inside their process.
+"""Tasks of anonlink and clkhash, timed inside the process of their own environment.
 
 Called as a script by that environment's interpreter, never imported by ours: it prints one JSON
 object. `benchmarks.harness.competitors` calls it.
@@ -17,7 +17,7 @@ from typing import Any
 
 def compare(left: str, right: str, threshold: float, cores: int, found: str) -> dict[str, Any]:
     """Find the pairs of two files of vectors (128 bytes each) by their Dice coefficient."""
-    import numpy as np  # noqa: PLC0415 - of the rivals' environment
+    import numpy as np  # noqa: PLC0415 - of the competitors' environment
     from anonlink.similarities import (  # noqa: PLC0415 - as above
         dice_coefficient_accelerated,
     )
@@ -25,25 +25,27 @@ def compare(left: str, right: str, threshold: float, cores: int, found: str) -> 
 
     def read(path: str) -> list[Any]:
         rows = np.load(path)
-        vectors = [bitarray() for _ in rows]
-        for vector, row in zip(vectors, rows, strict=True):
+        arrays = [bitarray() for _ in rows]
+        for vector, row in zip(arrays, rows, strict=True):
             vector.frombytes(row.tobytes())
-        return vectors
+        return arrays
 
-    sides = read(left), read(right)
-    share = -(-len(sides[0]) // cores)
-    parts = [sides[0][first : first + share] for first in range(0, len(sides[0]), share)]
+    vectors = read(left), read(right)
+    share = -(-len(vectors[0]) // cores)
+    slices = [vectors[0][first : first + share] for first in range(0, len(vectors[0]), share)]
 
-    def alone(part: list[Any]) -> Any:
-        return dice_coefficient_accelerated((part, sides[1]), threshold, k=len(sides[1]))
+    def compare_slice(left_slice: list[Any]) -> Any:
+        return dice_coefficient_accelerated((left_slice, vectors[1]), threshold, k=len(vectors[1]))
 
-    global _alone  # noqa: PLW0603 - forked processes inherit it, so that no vector is sent
-    _alone = lambda number: alone(parts[number])  # noqa: E731 - as above
-    alone(parts[0][:1])
+    global _compare_slice  # noqa: PLW0603 - forked processes inherit it, so that no vector is sent
+    _compare_slice = lambda number: compare_slice(slices[number])  # noqa: E731 - as above
+    compare_slice(slices[0][:1])
     with ProcessPoolExecutor(cores) as pool:
         list(pool.map(len, [[]] * cores))
         started = perf_counter()
-        results = list(pool.map(_run, range(len(parts)))) if cores > 1 else [alone(parts[0])]
+        results = (
+            list(pool.map(_run, range(len(slices)))) if cores > 1 else [compare_slice(slices[0])]
+        )
         seconds = perf_counter() - started
     pairs = [
         (i + number * share, j)
@@ -54,11 +56,11 @@ def compare(left: str, right: str, threshold: float, cores: int, found: str) -> 
     return {"seconds": seconds, "pairs": len(pairs)}
 
 
-_alone: Any = None
+_compare_slice: Any = None
 
 
 def _run(number: int) -> Any:
-    return _alone(number)
+    return _compare_slice(number)
 
 
 def encode(people: str, bits: int, hashes: int) -> dict[str, Any]:
@@ -84,10 +86,10 @@ def encode(people: str, bits: int, hashes: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do what the first argument, a JSON object, says."""
-    asked = json.loads(sys.argv[1])
+    """Run the task that the first argument, a JSON object, names."""
+    arguments = json.loads(sys.argv[1])
     tasks: dict[str, Callable[..., dict[str, Any]]] = {"compare": compare, "encode": encode}
-    print(json.dumps(tasks[asked.pop("task")](**asked)))
+    print(json.dumps(tasks[arguments.pop("task")](**arguments)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rivals that cannot live in our environment: they have one of their own, made by `make rivals`."""
+"""Runs competitors in their own environment, which `make competitors` installs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from typing import Any, Final
 
 from app.commands.demo.failed import Failed
 
-__all__ = ["asked"]
+__all__ = ["run_competitor"]
 
-_ROOT: Final = Path(__file__).parent.parent
-_SCRIPT: Final = Path(__file__).with_name("rival_linkage.py")
-_VARIABLE: Final = "PORTOLAN_RIVALS"
+_ROOT: Final = Path(__file__).parents[2]
+_SCRIPT: Final = Path(__file__).with_name("competing_linkage.py")
+_VARIABLE: Final = "PORTOLAN_COMPETITORS"
 
 
-def asked(task: str, **given: Any) -> dict[str, Any]:
-    """Have a rival do something, timed in its own process.
+def run_competitor(task: str, **given: Any) -> dict[str, Any]:
+    """Run a task of a competitor, timed in its own process.
 
     Raises:
-        Failed: The rivals are not installed, or the task failed.
+        Failed: The competitors are not installed, or the task failed.
     """
-    environment = Path(os.environ.get(_VARIABLE, _ROOT / ".venv-rivals"))
+    environment = Path(os.environ.get(_VARIABLE, _ROOT / ".venv-competitors"))
     python = environment / "bin" / "python"
     if not python.exists():
-        raise Failed(f"the rivals are not installed: run `make rivals`, or set {_VARIABLE}")
+        raise Failed(
+            f"the competitors are not installed: run `make competitors`, or set {_VARIABLE}"
+        )
     command = [str(python), str(_SCRIPT), json.dumps({"task": task, **given})]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Failed(f"the rival failed: {done.stderr.strip().splitlines()[-1]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise Failed(f"the competitor failed: {process.stderr.strip().splitlines()[-1]}")
+    answer: dict[str, Any] = json.loads(process.stdout)
     return answer

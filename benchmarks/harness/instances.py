@@ -76,8 +76,8 @@ class Instance:
     async def start(self) -> None:
         """Start it, and wait until it answers."""
         ours, theirs = _SPAWN.Pipe()
-        told = (theirs, self._http, self._settings, self._caching, dict(self._environment))
-        self._process = _SPAWN.Process(target=_serve, args=told)
+        arguments = (theirs, self._http, self._settings, self._caching, dict(self._environment))
+        self._process = _SPAWN.Process(target=_serve, args=arguments)
         self._process.start()
         theirs.close()
         self._at = await asyncio.to_thread(_addresses, ours)
@@ -134,7 +134,7 @@ async def instances(
             for instance in made.values():  # one makes the catalogue's tables
                 await started.enter_async_context(instance)
             signals = Signals()
-            signals.hear()
+            signals.listen()
             async with interruptible(signals.ended):
                 yield made
 

@@ -1,4 +1,4 @@
-"""Data sets with known truth, where ``PORTOLAN_DATASETS`` names a folder of them."""
+"""Labelled data sets, in the folder that ``PORTOLAN_DATASETS`` names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pyarrow import csv
 
 from benchmarks.harness.synthetic_people import people
 
-__all__ = ["DataSet", "data_sets", "made_up"]
+__all__ = ["DataSet", "data_sets", "synthetic"]
 
 VARIABLE: Final = "PORTOLAN_DATASETS"
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Tables with ``id``, fields as strings, and ``entity``, the truth.
+    """Tables with ``id``, fields as strings, and ``entity``, the label.
 
     Attributes:
         name: How it is called.
@@ -41,7 +41,7 @@ class DataSet:
         return {"inputs": inputs, "zero_config": True, "truth": "entity"}
 
 
-def made_up(entities: int, seed: int) -> DataSet:
+def synthetic(entities: int, seed: int) -> DataSet:
     """People with errors."""
     table = pa.Table.from_pylist(list(people(entities, 2, seed)))
     return DataSet(f"{entities:,} people made up", {"people": table}, 0.95)

@@ -1,4 +1,4 @@
-"""What clients were told, what they were not told about, and what must be there in the end."""
+"""A ledger of acknowledged and uncertain updates, to be compared with the final state."""
 
 from __future__ import annotations
 

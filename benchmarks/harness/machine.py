@@ -1,4 +1,4 @@
-"""The machine that a benchmark ran on, told so that figures of different ones can be told apart."""
+"""Describes the machine that a benchmark ran on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark is asked for, and what it answers."""
+"""Options and results of benchmarks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Options:
         seed: Where its random numbers begin.
         say: Shows a line of progress to a human reader.
         full: Whether it may take as long as its strongest claim needs; most know no difference.
-        minutes: For how long one runs that runs for as long as it is told; None: as it sees fit.
+        minutes: For how long `soak` runs; None: its default.
     """
 
     quick: bool = False
@@ -30,7 +30,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One figure, and what it is held against.
+    """One figure, with its baseline and its bar.
 
     Attributes:
         name: What was measured.

@@ -67,9 +67,9 @@ def lines(report: dict[str, Any]) -> list[str]:
 
 
 def _line(result: dict[str, Any]) -> str:
-    told = f"{result['name']}: {result['figure']:g} {result['unit']}"
+    line = f"{result['name']}: {result['figure']:g} {result['unit']}"
     if result["ratio"] is not None:
-        told += f" against {result['baseline']:g}, ratio {result['ratio']:.2f}"
+        line += f" against {result['baseline']:g}, ratio {result['ratio']:.2f}"
     if result["bar"] is None:
-        return told
-    return f"{told} (bar {result['bar']:g}: {'met' if result['met'] else 'missed'})"
+        return line
+    return f"{line} (bar {result['bar']:g}: {'met' if result['met'] else 'missed'})"

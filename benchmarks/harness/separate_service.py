@@ -17,13 +17,13 @@ from app.commands.demo.service import Service
 from app.service.serving import Addresses, serving
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 
-__all__ = ["apart"]
+__all__ = ["separate_service"]
 
 _STARTS_WITHIN_S = 120.0
 
 
 @contextlib.asynccontextmanager
-async def apart(caching: CacheSettings) -> AsyncIterator[Service]:
+async def separate_service(caching: CacheSettings) -> AsyncIterator[Service]:
     """Run the service while the block runs; its sketch is on the embedded Redis.
 
     Raises:

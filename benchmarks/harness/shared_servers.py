@@ -19,10 +19,10 @@ from mediator.data_plane.port import DataPlane
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Endpoint, Kind
 
-__all__ = ["CLASS", "Beside", "beside", "database_on", "some_object"]
+__all__ = ["CLASS", "SharedService", "database_on", "shared_service", "some_object"]
 
 CLASS: Final = "articles"
-"""The one class of the databases that `Beside.tie` sets up."""
+"""The one class of the databases that `SharedService.tie` sets up."""
 
 _ONLY: Final[Mapping[Kind, str]] = {
     "redis": "elasticity",
@@ -34,7 +34,7 @@ _COUNTERS: Final = ("integer", "float")
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SharedService:
     """A service that runs, and the servers below it.
 
     Attributes:
@@ -95,7 +95,7 @@ def some_object(number: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def beside(caching: CacheSettings | None = None) -> AsyncIterator[Beside]:
+async def shared_service(caching: CacheSettings | None = None) -> AsyncIterator[SharedService]:
     """Run servers, and the service on them, in a scratch directory while the block runs.
 
     Without `caching` the service has no sketch.
@@ -113,7 +113,7 @@ async def beside(caching: CacheSettings | None = None) -> AsyncIterator[Beside]:
             interruptible(running.ended),
             Service.at(running.addresses.data, running.addresses.admin) as service,
         ):
-            yield Beside(service, servers, running.container.mediator.data)
+            yield SharedService(service, servers, running.container.mediator.data)
 
 
 @contextlib.contextmanager

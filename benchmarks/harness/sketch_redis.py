@@ -30,8 +30,8 @@ from redis.asyncio import Redis
 
 from app.commands.demo.rounds import interleaved
 from benchmarks.harness.report import Options, Result
-from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
 from sketch.redis.server import PARTITION_KEYS, RedisSketch
 
@@ -64,7 +64,7 @@ async def sketch_in_redis(options: Options, url: str) -> list[Result]:
     """
     keys = [f"articles/{number}#text" for number in range(2_000 if options.quick else 10_000)]
     async with Redis.from_url(url) as redis:
-        sides = {
+        measures = {
             _WRITES: partial(_writes, redis, keys),
             _READS: partial(_reads, redis, keys),
             _BARE: partial(_bare, redis, keys),
@@ -73,8 +73,8 @@ async def sketch_in_redis(options: Options, url: str) -> list[Result]:
             f"{_WRITES}, shared": partial(_plain_writes, redis, keys, _BATCH),
             f"{_READS}, shared": partial(_plain_reads, redis, keys, _BATCH),
         }
-        seconds = await interleaved(3 if options.quick else 7, sides)
-    calls = {name: len(keys) * (2 if _WRITES in name else 1) for name in sides}
+        seconds = await interleaved(3 if options.quick else 7, measures)
+    calls = {name: len(keys) * (2 if _WRITES in name else 1) for name in measures}
     rates = {name: calls[name] / median(of) for name, of in seconds.items()}
     options.say("sketch: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
     return [result for name in (_WRITES, _READS) for result in _held(name, rates)]
@@ -164,57 +164,57 @@ async def _plainly(take: Step, redis: Redis, names: Names, keys: Sequence[str], 
 
 
 async def _plain_begins(redis: Redis, names: Names, batch: Sequence[str]) -> None:
-    asked: list[Command] = []
+    queries: list[Command] = []
     for key in batch:
-        asked += (("TIME",), ("HGET", names["writes"], f"t{key}"))
-        asked.append(("ZSCORE", names["handed"], key))
-    answers = await _pipelined(redis, asked)
-    told: list[Command] = []
+        queries += (("TIME",), ("HGET", names["writes"], f"t{key}"))
+        queries.append(("ZSCORE", names["copies"], key))
+    answers = await _pipelined(redis, queries)
+    commands: list[Command] = []
     for number, key in enumerate(batch):
-        told.append(("ZADD", names["stale"], "GT", answers[3 * number + 2], key))
-        told.append(("HSETNX", names["members"], key, _packed(key)))
+        commands.append(("ZADD", names["stale"], "GT", answers[3 * number + 2], key))
+        commands.append(("HSETNX", names["members"], key, _packed(key)))
         for place in positions(key, _SHAPE):
-            told.append(("HINCRBY", names["counts"], place, 1))
-            told.append(("SETBIT", names["bits"], place, 1))
-        told.append(("HINCRBY", names["marks"], key, 1))
-        told.append(("HDEL", names["versions"], key))
-        told.append(("HSET", names["writes"], f"t{key}", key))
-        told.append(("ZADD", names["leases"], "NX", _LEASE_S, f"t{key}"))
-    await _pipelined(redis, told)
+            commands.append(("HINCRBY", names["counts"], place, 1))
+            commands.append(("SETBIT", names["bits"], place, 1))
+        commands.append(("HINCRBY", names["pending"], key, 1))
+        commands.append(("HDEL", names["versions"], key))
+        commands.append(("HSET", names["writes"], f"t{key}", key))
+        commands.append(("ZADD", names["leases"], "NX", _LEASE_S, f"t{key}"))
+    await _pipelined(redis, commands)
 
 
 async def _plain_ends(redis: Redis, names: Names, batch: Sequence[str]) -> None:
-    asked: list[Command] = []
+    queries: list[Command] = []
     for key in batch:
-        asked += (("TIME",), ("HGET", names["writes"], f"t{key}"))
-        asked.append(("HINCRBY", names["marks"], key, -1))
-        asked.append(("ZSCORE", names["handed"], key))
-        asked.append(("ZSCORE", names["stale"], key))
-        asked.append(("HGET", names["versions"], key))
-    await _pipelined(redis, asked)
-    told: list[Command] = []
+        queries += (("TIME",), ("HGET", names["writes"], f"t{key}"))
+        queries.append(("HINCRBY", names["pending"], key, -1))
+        queries.append(("ZSCORE", names["copies"], key))
+        queries.append(("ZSCORE", names["stale"], key))
+        queries.append(("HGET", names["versions"], key))
+    await _pipelined(redis, queries)
+    commands: list[Command] = []
     for key in batch:
-        told.append(("HDEL", names["marks"], key))
-        told.append(("HSET", names["versions"], key, 7))
-        told.append(("HDEL", names["writes"], f"t{key}"))
-        told.append(("ZREM", names["leases"], f"t{key}"))
-    await _pipelined(redis, told)
+        commands.append(("HDEL", names["pending"], key))
+        commands.append(("HSET", names["versions"], key, 7))
+        commands.append(("HDEL", names["writes"], f"t{key}"))
+        commands.append(("ZREM", names["leases"], f"t{key}"))
+    await _pipelined(redis, commands)
 
 
 async def _plain_reports(redis: Redis, names: Names, batch: Sequence[str]) -> None:
-    asked: list[Command] = []
+    queries: list[Command] = []
     for key in batch:
-        asked += (("TIME",), ("HMGET", names["meta"], "uncacheable", "saturated"))
-        asked.append(("HGET", names["versions"], key))
-        asked.append(("HGET", names["marks"], key))
-        asked.append(("ZCARD", names["handed"]))
-    answers = await _pipelined(redis, asked)
+        queries += (("TIME",), ("HMGET", names["meta"], "uncacheable", "saturated"))
+        queries.append(("HGET", names["versions"], key))
+        queries.append(("HGET", names["pending"], key))
+        queries.append(("ZCARD", names["copies"]))
+    answers = await _pipelined(redis, queries)
     until = int(answers[0][0]) + _TTL_S
-    told: list[Command] = []
+    commands: list[Command] = []
     for key in batch:
-        told.append(("ZADD", names["handed"], "GT", until, key))
-        told.append(("HSETNX", names["versions"], key, "f"))
-    await _pipelined(redis, told)
+        commands.append(("ZADD", names["copies"], "GT", until, key))
+        commands.append(("HSETNX", names["versions"], key, "f"))
+    await _pipelined(redis, commands)
 
 
 async def _pipelined(redis: Redis, commands: Sequence[Command]) -> list[Any]:

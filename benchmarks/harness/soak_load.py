@@ -34,7 +34,7 @@ _UPDATE: Final = {"content-type": "application/vnd.portolan.update+json"}
 _INC: Final = {"n": {"inc": 1}}
 _PAGE: Final = 1_000
 _SILENT: Final = 5
-"""Empty pages, each of a second, after which the feed has told all."""
+"""Empty pages, each of a second, after which the feed has delivered all."""
 _KEPT: Final = 0.7
 """Share of writes of an article that is there which do not delete it."""
 
@@ -80,7 +80,7 @@ class Load:
         answered: Requests that were answered well.
         refused: All others, by what became of them.
         judge: Judges cached reads.
-        lives: How often the feed took up another life, and forgot where its followers were.
+        feed_resets: How often the feed was reset, and lost the positions of its followers.
     """
 
     def __init__(self, replicas: Sequence[str], classes: Sequence[str], seed: int) -> None:
@@ -88,7 +88,7 @@ class Load:
         self._classes = classes
         self._seed = seed
         self._ledger, self._stock = Ledger(), Stock()
-        self._told: Counter[tuple[str, str]] = Counter()
+        self._feed_counts: Counter[tuple[str, str]] = Counter()
         self._seen: set[str] = set()
         self._position = "beginning"
         self._ending = asyncio.Event()
@@ -99,7 +99,7 @@ class Load:
         self.answered = 0
         self.refused: Counter[str] = Counter()
         self.judge = Staleness(DELTA_S)
-        self.lives = 0
+        self.feed_resets = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
@@ -209,14 +209,14 @@ class Load:
         except httpx.TransportError:
             return 0
         if answer.status_code == httpx.codes.GONE:
-            self.lives += 1
+            self.feed_resets += 1
             self._position = "beginning"
         if answer.is_error:
             return 0
         page = answer.json()
         for change in page["changes"]:
             if change["id"] not in self._seen and change["kind"] == "update":
-                self._told[change["class"], change["object"]] += 1
+                self._feed_counts[change["class"], change["object"]] += 1
             self._seen.add(change["id"])
         self._position = page["position"]
         return len(page["changes"])
@@ -266,9 +266,9 @@ class Load:
         found = await self._found(f"{class_name}/{id_}")
         value = found[field_name] if found else -1
         self._ledger.check_counter(figure, value)
-        told = self._told[class_name, id_]
-        if told != value:
-            raise Broken(f"the feed tells {told} updates of {figure}, which is {value}")
+        counted = self._feed_counts[class_name, id_]
+        if counted != value:
+            raise Broken(f"the feed has {counted} updates of {figure}, which is {value}")
 
     async def _found(self, path: str) -> dict[str, Any] | None:
         answer = await self._http.get(f"{self._replicas[0]}/v1/{DATABASE}/{path}")
@@ -276,7 +276,7 @@ class Load:
             return None
         return dict(answer.raise_for_status().json())
 
-    async def told_everything(self) -> None:
+    async def wait_for_feed(self) -> None:
         """Read the feed until it has nothing more to tell."""
         silent = 0
         while silent < _SILENT:

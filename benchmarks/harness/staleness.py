@@ -1,4 +1,4 @@
-"""How old reads may be: a judge who is told of every write and of every read.
+"""Checks the staleness of reads: is given every write and every read.
 
 A read is too old if it returns less than a write that was acknowledged, or than anything that
 anybody had read, more than Δ before the read began (docs/protocol.md: ACK and VIS). Each object is

@@ -91,14 +91,14 @@ async def drive(
         rate: Operations that all loops begin together (1/s); one that is late makes it good. None:
             the loops are closed, each begins an operation once the last one has ended.
     """
-    tally, begun = Tally(), perf_counter()
+    tally, started = Tally(), perf_counter()
     every_s = 0.0 if rate is None else len(doors) / rate
     loops = [
         _Loop(door, workload, ids, tally, judge, Random(f"{seed} {number}"), every_s)
         for number, door in enumerate(doors)
     ]
     await asyncio.gather(*(loop.run(reads) for loop in loops))
-    tally.seconds = perf_counter() - begun
+    tally.seconds = perf_counter() - started
     return tally
 
 
@@ -137,9 +137,9 @@ class _Loop:
         return self._read(id_) if self._chance.random() < self._workload.reads else self._add(id_)
 
     async def _read(self, id_: str) -> None:
-        due, begun = self._judge.due(id_), perf_counter()
+        due, started = self._judge.due(id_), perf_counter()
         count = await self._door.read(id_)
-        self._tally.latencies.append(perf_counter() - begun)
+        self._tally.latencies.append(perf_counter() - started)
         self._judge.judge(id_, due, count)
 
     async def _add(self, id_: str) -> None:

@@ -1,11 +1,11 @@
-"""What a replica knows of tenants, keys and owners: a snapshot, looked at anew every second.
+"""A cache of tenants, keys and owners: a snapshot, refreshed every second.
 
-All of it is held in memory, so a request costs no round trip, and neither does a key that does not
-exist: trying ids out puts no load on the catalogue. What was changed here is in force at once,
-what was changed at another replica within about a second.
+All of it is in memory, so a request costs no round trip, and neither does a key that does not
+exist: guessing ids puts no load on the catalogue. Changes of this replica are in force at once,
+those of another within about a second.
 
-Where the catalogue does not answer, the last snapshot holds for `BELIEVED_S`; then nobody is let
-in, for a key may have been revoked meanwhile.
+If the catalogue does not answer, the last snapshot is valid for `VALID_S`; then all requests are
+refused, as keys may have been revoked meanwhile.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask
 
-__all__ = ["BELIEVED_S", "REFRESHED_S", "AccessCache", "AccessSnapshot", "AccessSource", "Tenant"]
+__all__ = ["REFRESH_S", "VALID_S", "AccessCache", "AccessSnapshot", "AccessSource", "Tenant"]
 
-REFRESHED_S: Final = 1.0
-BELIEVED_S: Final = 300.0
+REFRESH_S: Final = 1.0
+VALID_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class AccessSnapshot:
 
 
 class AccessSource(Protocol):
-    """Where snapshots come from; every method raises `Unavailable` and nothing else."""
+    """The source of snapshots; every method raises `Unavailable` and nothing else."""
 
     async def version(self) -> int:
         """Return the newest version."""
@@ -65,7 +65,7 @@ class AccessCache:
     """The snapshot in force.
 
     Args:
-        source: Where it comes from.
+        source: The source of snapshots.
         clock: The time.
     """
 
@@ -73,18 +73,18 @@ class AccessCache:
         self._source = source
         self._clock = clock
         self._snapshot = AccessSnapshot()
-        self._seen_s = clock.monotonic()
-        self._turn = asyncio.Lock()
+        self._read_s = clock.monotonic()
+        self._lock = asyncio.Lock()
 
     @property
     def current(self) -> AccessSnapshot:
         """The snapshot.
 
         Raises:
-            Unavailable: It is too old to be believed.
+            Unavailable: It is too old.
         """
-        if self._clock.monotonic() - self._seen_s > BELIEVED_S:
-            detail = "The catalogue has not answered for too long to know which keys still hold."
+        if self._clock.monotonic() - self._read_s > VALID_S:
+            detail = "The catalogue has not answered for too long to know which keys are valid."
             raise Unavailable(detail, system="catalogue", retry_after_s=5)
         return self._snapshot
 
@@ -93,13 +93,13 @@ class AccessCache:
         return self.current.owners.get(database)
 
     async def refresh(self) -> None:
-        """Look for a newer snapshot."""
-        async with self._turn:
-            asked_s = self._clock.monotonic()
+        """Read a newer snapshot, if there is one."""
+        async with self._lock:
+            requested_s = self._clock.monotonic()
             if await self._source.version() != self._snapshot.version:
                 self._snapshot = await self._source.snapshot()
-            self._seen_s = asked_s
+            self._read_s = requested_s
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return what is to be done again and again."""
-        return [PeriodicTask("looking for changed keys", REFRESHED_S, self.refresh)]
+        """Return the periodic tasks."""
+        return [PeriodicTask("refresh access cache", REFRESH_S, self.refresh)]

@@ -1,12 +1,12 @@
-"""The decision: may this principal do that there? A pure function; what is not granted is denied.
+"""The access decision, a pure function; what is not granted is denied.
 
-Three refusals, which tell no more than each may:
+Three refusals, which disclose no more than each may:
 
-- `UNAUTHENTICATED`: nobody said who asks. It is the same whether the place exists or not.
+- `UNAUTHENTICATED`: the request has no principal. It is the same whether the target exists or not.
 - `HIDDEN`: the database is another tenant's, or nobody's, or nothing of it is granted. It is
   answered like a database that does not exist.
-- `FORBIDDEN`: the principal has something to do with the database, but not this. It is decided by
-  the grants alone, so it does not tell whether a class exists.
+- `FORBIDDEN`: the principal has grants on the database, but not this one. It is decided by the
+  grants alone, so it does not disclose whether a class exists.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from enum import Enum, auto
 from mediator.access.model import ANY, Principal, Scope
 from mediator.schema.tree import Visibility
 
-__all__ = ["Decision", "Target", "decide", "sees"]
+__all__ = ["AccessDecision", "AccessTarget", "decide", "sees"]
 
 
-class Decision(Enum):
-    """What became of a request for access."""
+class AccessDecision(Enum):
+    """The result of a decision."""
 
     ALLOWED = auto()
     UNAUTHENTICATED = auto()
@@ -30,8 +30,8 @@ class Decision(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What is asked for.
+class AccessTarget:
+    """The target of an action.
 
     Attributes:
         database: The database.
@@ -46,24 +46,24 @@ class Target:
     visibility: Visibility = "none"
 
 
-def decide(principal: Principal | None, scope: Scope, target: Target) -> Decision:
+def decide(principal: Principal | None, scope: Scope, target: AccessTarget) -> AccessDecision:
     """Decide about one action.
 
     Args:
-        principal: Who asks; None: nobody said.
-        scope: What the action needs.
-        target: Where.
+        principal: The principal; None: the request has none.
+        scope: What the action requires.
+        target: Its target.
     """
     if scope is Scope.READ and target.visibility == "public" and target.class_name is not None:
-        return Decision.ALLOWED
+        return AccessDecision.ALLOWED
     if principal is None:
-        return Decision.UNAUTHENTICATED
+        return AccessDecision.UNAUTHENTICATED
     if not sees(principal, target.database, target.owner):
-        return Decision.HIDDEN
+        return AccessDecision.HIDDEN
     for grant in principal.grants:
         if grant.covers(scope, target.database, target.class_name):
-            return Decision.ALLOWED
-    return Decision.FORBIDDEN
+            return AccessDecision.ALLOWED
+    return AccessDecision.FORBIDDEN
 
 
 def sees(

@@ -1,12 +1,28 @@
-"""Until when the objects of a class had owners, if the schema names no owner field any more."""
+"""Classes whose objects had owners once: until when, and which changes are of a later time.
+
+Until when objects had owners is a time of the catalogue's clock, and when a change was made one of
+the system that holds it (docs/clocks.md).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-__all__ = ["MOST_CLASSES", "had_owners_until", "owned_until"]
+from mediator.changes.document import time_of
+
+__all__ = [
+    "CLOCKS_DIFFER",
+    "MOST_CLASSES",
+    "changes_open_at",
+    "had_owners_until",
+    "owned_until",
+    "was_made_after",
+]
+
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
+"""By how much the clocks of two machines are taken to differ at most."""
 
 _ANY_OTHER: Final = ""
 """Stands for every class that is not listed: no class has this name."""
@@ -38,6 +54,19 @@ def owned_until(
 def had_owners_until(times: Mapping[str, datetime], class_name: str) -> datetime | None:
     """Return until when the objects of a class had owners; None: they never had."""
     return times.get(class_name, times.get(_ANY_OTHER))
+
+
+def changes_open_at(until: datetime) -> datetime:
+    """Return from when on every new change is of a time without owners, whatever clocks say.
+
+    A subscriber that began earlier would miss changes: those that may be older than their times.
+    """
+    return until + 2 * CLOCKS_DIFFER
+
+
+def was_made_after(change: bytes, until: datetime) -> bool:
+    """Whether a change, as a JSON document, was certainly made after a moment."""
+    return time_of(change) > until + CLOCKS_DIFFER
 
 
 def _owned(document: Mapping[str, Any]) -> set[str]:

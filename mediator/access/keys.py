@@ -28,7 +28,7 @@ KEY_ID: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key at its creation version, the only time that its text is known."""
+    """A new key; its text is not stored."""
 
     id: str
     text: str
@@ -37,15 +37,15 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept.
+    """A key as it is stored.
 
     Attributes:
         id: The part of it that is no secret.
         digest: Hash of its secret, hexadecimal.
-        principal: Whom it stands for.
-        created: When it was made, in seconds since 1970.
-        expires: When it ends, in seconds since 1970; None: never.
-        label: What it is for, in the words of whoever made it.
+        principal: The principal that it authenticates.
+        created: When it was created, in seconds since 1970.
+        expires: When it expires, in seconds since 1970; None: never.
+        label: What it is for.
     """
 
     id: str
@@ -56,14 +56,14 @@ class ApiKey:
     label: str = ""
 
     def opens(self, secret: str, now_s: float) -> bool:
-        """Whether a secret is this key's, and the key has not ended."""
-        # Compared in constant time: how long it takes must not tell how much was guessed right.
-        fits = hmac.compare_digest(_digest(secret), self.digest)
-        return fits and (self.expires is None or now_s < self.expires)
+        """Whether a secret is this key's, and the key has not expired."""
+        # Constant time: the duration must not disclose how much of a guess was right.
+        matches = hmac.compare_digest(_digest(secret), self.digest)
+        return matches and (self.expires is None or now_s < self.expires)
 
 
 def mint() -> NewKey:
-    """Make a key."""
+    """Create a key."""
     id_ = secrets.token_hex(_ID_BYTES)
     secret = urlsafe_b64encode(secrets.token_bytes(_SECRET_BYTES)).rstrip(b"=").decode()
     return NewKey(id_, f"ptl_{id_}_{secret}", _digest(secret))

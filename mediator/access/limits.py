@@ -1,4 +1,4 @@
-"""How much a tenant may ask for."""
+"""The limits of a tenant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TenantLimits"]
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """What a tenant may ask of one replica; None: as much as there is.
+    """The limits of a tenant at one replica; None: no limit.
 
     Attributes:
         rate: Requests in a second.

@@ -1,9 +1,10 @@
-"""What one tenant asks for, held against what it may ask for: in memory, at once."""
+"""Metering of tenants: the requests of one tenant against its limits, in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import ceil
 from typing import Final, Protocol
 
@@ -11,12 +12,13 @@ from mediator.access.limits import TenantLimits
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.errors import StorageFull, TooManyRequests
 
-__all__ = ["UNLIMITED", "Meter", "Storage", "refusal"]
+__all__ = ["UNLIMITED", "Meter", "RunBound", "Storage", "refusal"]
 
 _SAVED_S: Final = 10.0
-"""For so many seconds records that were not asked for are saved up."""
+"""Seconds for which unused records accumulate."""
 
 _LONGEST_RETRY_S: Final = 86_400.0
+_RUN_RETRY_S: Final = 10.0
 
 
 class Storage(Protocol):
@@ -175,7 +177,7 @@ class Meter:
 
 
 def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
-    """Return the answer to what goes beyond a limit.
+    """Return the error of a request beyond a limit.
 
     Args:
         limit: Its name in `TenantLimits`.
@@ -187,5 +189,24 @@ def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
     return TooManyRequests(detail, retry_after_s=retry_after_s, extra={"limit": limit})
 
 
+@dataclass(frozen=True, slots=True)
+class RunBound:
+    """How many runs may be under way.
+
+    Attributes:
+        databases: Of these databases together.
+        most: How many of them may be there that have not ended.
+        pending: How many others are just being submitted, and count as if they were there.
+    """
+
+    databases: tuple[str, ...]
+    most: int
+    pending: int = 0
+
+    def refusal(self) -> TooManyRequests:
+        """Return the error of one too many."""
+        return refusal("runs", f"{self.most} runs are under way already.", _RUN_RETRY_S)
+
+
 UNLIMITED: Final = Meter("", TenantLimits(), SystemClock(), _NoStorage())
-"""The account of whoever may ask for everything."""
+"""The meter without limits."""

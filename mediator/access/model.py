@@ -17,8 +17,8 @@ from mediator.schema.json_node import NAME
 
 __all__ = [
     "ANY",
-    "LONGEST_SUBJECT",
-    "MOST_GRANTS",
+    "MAX_GRANTS",
+    "MAX_SUBJECT_LENGTH",
     "OPERATOR",
     "Grant",
     "Principal",
@@ -28,10 +28,10 @@ __all__ = [
     "parse_grants",
 ]
 
-LONGEST_SUBJECT: Final = 255
+MAX_SUBJECT_LENGTH: Final = 255
 """Characters of a subject."""
 
-_UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_FORBIDDEN_CHARACTERS: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, which no store keeps all of, and lone surrogates, which are no text."""
 
 ANY: Final = "*"
@@ -40,7 +40,7 @@ ANY: Final = "*"
 OPERATOR: Final = "operator"
 """The tenant whose grants reach every database; it owns none of its own."""
 
-MOST_GRANTS: Final = 256
+MAX_GRANTS: Final = 256
 """Grants of one principal at most: each request goes through them."""
 
 
@@ -58,7 +58,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-_TAKES_IN: Final = {
+_INCLUDES: Final = {
     Scope.READ: frozenset({Scope.READ}),
     Scope.WRITE: frozenset({Scope.WRITE, Scope.READ}),
     Scope.SCHEMA: frozenset({Scope.SCHEMA}),
@@ -79,13 +79,13 @@ class Grant:
     class_name: str = ANY
 
     def concerns(self, database: str) -> bool:
-        """Whether it has anything to do with a database."""
+        """Whether it is about a database."""
         return self.database in (ANY, database)
 
     def covers(self, scope: Scope, database: str, class_name: str | None) -> bool:
         """Whether it allows `scope` on a class, or (None) on the database as a whole."""
         return (
-            scope in _TAKES_IN[self.scope]
+            scope in _INCLUDES[self.scope]
             and self.concerns(database)
             and self.class_name in (ANY, class_name)
         )
@@ -100,7 +100,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request: a subject of a tenant, with what is granted to it."""
+    """The sender of a request: a subject of a tenant, with its grants."""
 
     subject: str
     tenant: str
@@ -108,23 +108,23 @@ class Principal:
 
     @property
     def operates(self) -> bool:
-        """Whether it belongs to those who run the installation."""
+        """Whether it is of the operator's tenant."""
         return self.tenant == OPERATOR
 
 
 def is_subject(text: str) -> bool:
     """Whether a text may name a subject: it is kept as text, compared, and shown."""
-    return 0 < len(text) <= LONGEST_SUBJECT and _UNFIT.search(text) is None
+    return 0 < len(text) <= MAX_SUBJECT_LENGTH and _FORBIDDEN_CHARACTERS.search(text) is None
 
 
 def parse_grant(text: str) -> Grant | None:
-    """Read ``scope``, ``scope:database`` or ``scope:database/class``; None if it is none of them.
+    """Parse ``scope``, ``scope:database`` or ``scope:database/class``; None if it is none of them.
 
-    A token's scopes may hold words that are meant for others.
+    A token's scopes may have values that are meant for others.
     """
-    word, colon, place = text.partition(":")
-    database, slash, class_name = place.partition("/")
-    scope = _SCOPES.get(word)
+    name, colon, target = text.partition(":")
+    database, slash, class_name = target.partition("/")
+    scope = _SCOPES.get(name)
     if scope is None or (colon and not NAME.fullmatch(database)):
         return None
     if slash and not NAME.fullmatch(class_name):
@@ -133,21 +133,21 @@ def parse_grant(text: str) -> Grant | None:
 
 
 def parse_grants(texts: Iterable[object]) -> frozenset[Grant]:
-    """Read grants that an administrator wrote down.
+    """Parse the grants of an administrator.
 
     Raises:
-        Invalid: With the place of every text that is no grant, or if there are too many.
+        Invalid: With the location of every text that is no grant, or if there are too many.
     """
     given = list(texts)
-    if len(given) > MOST_GRANTS:
-        locations = [Location("/grants", f"at most {MOST_GRANTS} are allowed")]
+    if len(given) > MAX_GRANTS:
+        locations = [Location("/grants", f"at most {MAX_GRANTS} are allowed")]
         raise Invalid("There are too many grants.", locations=locations)
-    read = [parse_grant(text) if isinstance(text, str) else None for text in given]
+    parsed = [parse_grant(text) if isinstance(text, str) else None for text in given]
     locations = [
         Location(f"/grants/{index}", "scope, scope:database or scope:database/class is expected")
-        for index, grant in enumerate(read)
+        for index, grant in enumerate(parsed)
         if grant is None
     ]
     if locations:
-        raise Invalid("A grant is not understood.", locations=locations)
-    return frozenset(grant for grant in read if grant is not None)
+        raise Invalid("A grant is malformed.", locations=locations)
+    return frozenset(grant for grant in parsed if grant is not None)

@@ -1,4 +1,4 @@
-"""What administrators do: tenants, what they own, their keys. A change is in force here at once."""
+"""Administration of tenants, their databases and their keys; changes are in force here at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from mediator.access.cache import AccessCache, AccessSnapshot, AccessSource
 from mediator.access.keys import ApiKey, NewKey, mint
-from mediator.access.model import LONGEST_SUBJECT, OPERATOR, Principal, is_subject, parse_grants
+from mediator.access.model import MAX_SUBJECT_LENGTH, OPERATOR, Principal, is_subject, parse_grants
 from mediator.base.clock import Clock
 from mediator.base.errors import Invalid, Location, NotFound
 
@@ -16,7 +16,7 @@ __all__ = ["Tenancy", "TenantStore"]
 
 
 class TenantStore(AccessSource, Protocol):
-    """Keeps tenants and keys; every change raises the version that replicas watch."""
+    """Stores tenants and keys; every change raises the version that replicas watch."""
 
     async def put(self, name: str, limits: Mapping[str, Any]) -> None:
         """Create a tenant, or change its limits."""
@@ -33,24 +33,24 @@ class TenantStore(AccessSource, Protocol):
     async def add_key(
         self, new: NewKey, principal: Principal, label: str, expires: float | None
     ) -> None:
-        """Keep a key."""
+        """Store a key."""
 
     async def revoke(self, tenant: str, id_: str) -> None:
-        """Forget a key."""
+        """Remove a key."""
 
 
 class Tenancy:
     """Tenants and keys of the installation.
 
     Args:
-        store: Keeps them.
+        store: Stores them.
         clock: The time.
     """
 
     def __init__(self, store: TenantStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self.book = AccessCache(store, clock)
+        self.cache = AccessCache(store, clock)
 
     async def tenants(self) -> list[dict[str, Any]]:
         """Describe all tenants."""
@@ -69,7 +69,7 @@ class Tenancy:
     async def remove_tenant(self, name: str) -> None:
         """Remove a tenant that owns nothing, with its keys."""
         await self._store.remove(name)
-        await self.book.refresh()
+        await self.cache.refresh()
 
     async def own(self, tenant: str, database: str) -> dict[str, Any]:
         """Make a tenant the owner of a database, which need not exist yet."""
@@ -79,7 +79,7 @@ class Tenancy:
     async def disown(self, tenant: str, database: str) -> None:
         """Take a database from a tenant."""
         await self._store.disown(tenant, database)
-        await self.book.refresh()
+        await self.cache.refresh()
 
     async def keys(self, tenant: str) -> list[dict[str, Any]]:
         """Describe the keys of a tenant, oldest first, without their secrets."""
@@ -97,45 +97,45 @@ class Tenancy:
         label: str = "",
         expires: float | None = None,
     ) -> dict[str, Any]:
-        """Make a key; the answer holds its text, which is told only here.
+        """Create a key; only this result has its text.
 
         Args:
-            tenant: Whose key it is.
-            subject: Whom it stands for.
+            tenant: The tenant of the key.
+            subject: The subject that it authenticates.
             grants: ``scope``, ``scope:database`` or ``scope:database/class``.
             label: What it is for.
-            expires: When it ends, in seconds since 1970; None: never.
+            expires: When it expires, in seconds since 1970; None: never.
 
         Raises:
-            Invalid: A grant or the end makes no sense.
+            Invalid: A grant or the expiry is malformed.
             NotFound: There is no such tenant.
         """
         granted = parse_grants(grants)
         if not granted:
             raise _wrong("/grants", "one grant at least is expected")
         if expires is not None and expires <= self._clock.now():
-            raise _wrong("/expires", "it is over already")
+            raise _wrong("/expires", "it is in the past")
         if not is_subject(subject):
             raise _wrong(
-                "/subject", f"1 to {LONGEST_SUBJECT} characters are expected, none of control"
+                "/subject", f"1 to {MAX_SUBJECT_LENGTH} characters are expected, none of control"
             )
         if label and not is_subject(label):
             raise _wrong(
-                "/label", f"up to {LONGEST_SUBJECT} characters are expected, none of control"
+                "/label", f"up to {MAX_SUBJECT_LENGTH} characters are expected, none of control"
             )
         new = mint()
         await self._store.add_key(new, Principal(subject, tenant, granted), label, expires)
-        kept = (await self._latest()).keys[new.id]
-        return {**_key_document(kept), "key": new.text}
+        stored = (await self._latest()).keys[new.id]
+        return {**_key_document(stored), "key": new.text}
 
     async def revoke(self, tenant: str, id_: str) -> None:
         """Revoke a key; raises `NotFound` if the tenant has none of this id."""
         await self._store.revoke(tenant, id_)
-        await self.book.refresh()
+        await self.cache.refresh()
 
     async def _latest(self) -> AccessSnapshot:
-        await self.book.refresh()
-        return self.book.current
+        await self.cache.refresh()
+        return self.cache.current
 
 
 def _describe(snapshot: AccessSnapshot, name: str) -> dict[str, Any]:
@@ -164,4 +164,4 @@ def _moment(seconds: float) -> str:
 
 
 def _wrong(pointer: str, detail: str) -> Invalid:
-    return Invalid("The key cannot be made.", locations=[Location(pointer, detail)])
+    return Invalid("The key cannot be created.", locations=[Location(pointer, detail)])

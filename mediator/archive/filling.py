@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import orjson
 
-from mediator.archive.backup import Progress, Tell
+from mediator.archive.backup import ArchiveProgress, OnProgress
 from mediator.archive.model import ArchiveInvalid
 from mediator.base.clock import Clock
 from mediator.base.errors import (
@@ -41,7 +41,7 @@ from mediator.schema.ids import check_id
 __all__ = ["ClassTarget", "Restored"]
 
 CHUNK: Final = 200
-PATIENCE_S: Final = 120.0
+TIMEOUT_S: Final = 120.0
 """For how long a write is tried; one whose process has died is settled well within it."""
 
 _PAUSE_S: Final = 0.5
@@ -83,7 +83,7 @@ class ClassTarget:
         database: The database.
         route: The class.
         report: What was done, brought up to date.
-        tell: Told how far it is.
+        on_progress: Called with the progress.
         clock: For how long is waited.
     """
 
@@ -93,14 +93,14 @@ class ClassTarget:
         database: str,
         route: ClassRoute,
         report: Restored,
-        tell: Tell,
+        on_progress: OnProgress,
         clock: Clock,
     ) -> None:
         self._plane = plane
-        self._place = (database, route.schema.name)
+        self._address = (database, route.schema.name)
         self._route = route
         self._report = report
-        self._tell = tell
+        self._on_progress = on_progress
         self._clock = clock
 
     async def fill(self, lines: Iterator[Any], *, sweep: bool) -> None:
@@ -118,7 +118,7 @@ class ClassTarget:
             if sweep:
                 await self._sweep(after, last, {line.id for line in chunk})
             after, done = last, done + len(chunk)
-            self._tell(Progress("restored", *self._place, done))
+            self._on_progress(ArchiveProgress("restored", *self._address, done))
         if sweep:
             await self._sweep(after, None, frozenset())
 
@@ -126,7 +126,7 @@ class ClassTarget:
         decode = self._route.codec.decode_fields
         conditions = await self._conditions([line.id for line in chunk])
         puts = [
-            Put(*self._place, line.id, _operation(), condition, values=decode(line.values))
+            Put(*self._address, line.id, _operation(), condition, values=decode(line.values))
             for line, condition in zip(chunk, conditions, strict=True)
         ]
         outcomes = results_or_raise(await self._carry_out(puts))
@@ -150,16 +150,16 @@ class ClassTarget:
 
     async def _read(self, id_: str) -> Outcome | None:
         with suppress(NotFound):
-            return await self._plane.read(Get(*self._place, id_), STRONG)
+            return await self._plane.read(Get(*self._address, id_), STRONG)
         return None
 
     def _check_values(self, line: _Line, outcome: Outcome) -> None:
         if _text(self._route.codec.encode(outcome.values or {})) != _text(line.values):
-            raise Conflict(f"{self._place[1]}/{line.id} was put, and is not what was backed up.")
+            raise Conflict(f"{self._address[1]}/{line.id} was put, and is not what was backed up.")
 
     async def _sweep(self, after: str | None, upto: str | None, keep: Collection[str]) -> None:
         """Delete what lies beyond one id and up to another, except for what is to stay."""
-        async for page in pages(self._plane, *self._place, after, ()):
+        async for page in pages(self._plane, *self._address, after, ()):
             beyond = upto is not None and page[-1].id.encode() > upto.encode()
             ids = [o.id for o in page if upto is None or o.id.encode() <= upto.encode()]
             await self._delete([id_ for id_ in ids if id_ not in keep])
@@ -172,7 +172,7 @@ class ClassTarget:
         A restoration that was killed may have left one behind, which is settled in a while.
         """
         answers = await self._plane.batch(writes)
-        until = self._clock.monotonic() + PATIENCE_S
+        until = self._clock.monotonic() + TIMEOUT_S
         while waiting := [n for n, a in enumerate(answers) if isinstance(a, Unavailable | Locked)]:
             if self._clock.monotonic() > until:
                 break
@@ -185,7 +185,7 @@ class ClassTarget:
     async def _delete(self, ids: Sequence[str]) -> None:
         """Delete objects; those that somebody else has deleted meanwhile need not be."""
         there = Condition(present=True)
-        deletes = [Delete(*self._place, id_, _operation(), there) for id_ in ids]
+        deletes = [Delete(*self._address, id_, _operation(), there) for id_ in ids]
         for answer in await self._carry_out(deletes):
             if not isinstance(answer, NotFound | PreconditionFailed):
                 result_or_raise(answer)

@@ -99,10 +99,9 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """Return the text of the manifest."""
-        told = {"format": _FORMAT, **asdict(self)}
-        return orjson.dumps(
-            {**told, "digest": _digest(told)}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
-        )
+        members = {"format": _FORMAT, **asdict(self)}
+        options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
+        return orjson.dumps({**members, "digest": _digest(members)}, option=options)
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
@@ -112,15 +111,15 @@ class Manifest:
             ArchiveInvalid: It is none, or not the one that was written.
         """
         try:
-            told = orjson.loads(text)
-            digest = told.pop("digest")
-            if digest != _digest(told):
+            members = orjson.loads(text)
+            digest = members.pop("digest")
+            if digest != _digest(members):
                 raise ArchiveInvalid(f"{MANIFEST} is damaged: its digest is another.")
-            if told["format"] != _FORMAT:
-                raise ArchiveInvalid(f"The backup is of another format: {told['format']!r}.")
-            databases = {name: _database(name, part) for name, part in told["databases"].items()}
-            catalogue = FilePart(**told["catalogue"])
-            return cls(told["created"], catalogue, told["systems"], databases)
+            if members["format"] != _FORMAT:
+                raise ArchiveInvalid(f"The backup is of another format: {members['format']!r}.")
+            databases = {name: _database(name, part) for name, part in members["databases"].items()}
+            catalogue = FilePart(**members["catalogue"])
+            return cls(members["created"], catalogue, members["systems"], databases)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.") from error
 
@@ -130,13 +129,13 @@ def class_file(database: str, class_name: str) -> str:
     return f"{database}/{class_name}.ndjson.gz"
 
 
-def _database(name: str, told: dict[str, Any]) -> DatabasePart:
-    classes = {each: FilePart(**file) for each, file in told["classes"].items()}
+def _database(name: str, members: dict[str, Any]) -> DatabasePart:
+    classes = {each: FilePart(**file) for each, file in members["classes"].items()}
     # Names become paths.
     if not all(NAME.fullmatch(each) for each in (name, *classes)):
         raise ValueError(name)
-    return DatabasePart(told["document"], told["placed"], told["position"], classes)
+    return DatabasePart(members["document"], members["placed"], members["position"], classes)
 
 
-def _digest(told: dict[str, Any]) -> str:
-    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def _digest(members: dict[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(members, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -39,9 +39,6 @@ class ServerClock:
     It is what the server showed last, and the monotonic time that has passed here since. Where the
     server's clock is set, this one follows with the next reading.
 
-    Args:
-        clock: The clocks of this process.
-
     Attributes:
         skew_s: By how many seconds at least the server's clock was ahead of our wall clock at the
             last reading; negative: behind; None: there was no reading so far.
@@ -79,9 +76,6 @@ class StabilityTimer(Generic[_Key]):
     """Measures for how long values have not changed, by this process's monotonic clock.
 
     So the silence of another process is measured without that process's clock.
-
-    Args:
-        clock: The clocks of this process.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -89,13 +83,7 @@ class StabilityTimer(Generic[_Key]):
         self._seen: dict[_Key, tuple[object, float]] = {}
 
     def observe(self, key: _Key, value: object, sent_at: float) -> float:
-        """Note a value that was read; returns for how many seconds at least it has been the same.
-
-        Args:
-            key: The key.
-            value: Its value.
-            sent_at: Our monotonic time when the read was sent, in seconds.
-        """
+        """Note a value that was read; returns for how many seconds at least it is the same."""
         known, since = self._seen.get(key, (None, 0.0))
         if known != value:
             self._seen[key] = value, self._clock.monotonic()

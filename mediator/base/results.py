@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import ParamSpec, TypeVar
 
 from mediator.base.errors import MediatorError
 
-__all__ = ["result_or_raise", "results_or_raise"]
+__all__ = ["result_or_error", "result_or_raise", "results_or_raise"]
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -22,3 +23,13 @@ def result_or_raise(result: _T | MediatorError) -> _T:
 def results_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
     """Return results, or raise the first error among them."""
     return [result_or_raise(result) for result in results]
+
+
+async def result_or_error(
+    function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+) -> _T | MediatorError:
+    """Call a function; returns its error instead of raising it."""
+    try:
+        return await function(*args, **kwargs)
+    except MediatorError as error:
+        return error

@@ -1,4 +1,4 @@
-"""Rows of the catalogue for backups: of tables that are not passing, nor told in another way."""
+"""Rows of the catalogue for backups: of tables that no other part of a backup holds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CatalogueRows:
     async def read(self) -> list[dict[str, Any]]:
         """Return the rows of all tables that are kept, as of one moment.
 
-        Runs that have not ended are left out: whoever restores them would start them again. So are
+        Runs that have not ended are left out: a restoration would start them again. So are
         those of databases that were dropped.
         """
         found: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ class CatalogueRows:
                     there = runs.c.database_id.in_(select(databases.c.id))
                     wanted = wanted.where(runs.c.ended.is_not(None), there)
                 rows = (await connection.execute(wanted)).mappings()
-                found += [{"table": str(table.name), "row": _told(dict(row))} for row in rows]
+                found += [{"table": str(table.name), "row": _encoded(dict(row))} for row in rows]
         return found
 
     async def add(self, rows: Sequence[dict[str, Any]], ids: Mapping[str, str]) -> int:
@@ -88,10 +88,10 @@ class CatalogueRows:
         tables = {table.name: table for table in KEPT}
         added = 0
         async with self._catalogue.begin() as connection:
-            for told in rows:
-                if (table := tables.get(told["table"])) is None:
+            for each in rows:
+                if (table := tables.get(each["table"])) is None:
                     continue  # of a later version, which knows it
-                values = _row(table, told["row"])
+                values = _row(table, each["row"])
                 if table is runs:
                     if values["database"] not in ids:
                         continue
@@ -107,17 +107,17 @@ def _columns(table: Table) -> list[Any]:
     return [column for column in table.c if column.identity is None]
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
+def _encoded(row: dict[str, Any]) -> dict[str, Any]:
     # Names that SQLAlchemy quotes are of a type of their own, which is none of JSON's.
     return {str(n): v.isoformat() if isinstance(v, datetime) else v for n, v in row.items()}
 
 
-def _row(table: Table, told: dict[str, Any]) -> dict[str, Any]:
+def _row(table: Table, encoded: dict[str, Any]) -> dict[str, Any]:
     known = {column.name: column for column in _columns(table)}
     return {
         name: datetime.fromisoformat(value)
         if value is not None and isinstance(known[name].type, DateTime)
         else value
-        for name, value in told.items()
+        for name, value in encoded.items()
         if name in known
     }

@@ -1,18 +1,18 @@
 """Runs of analytic jobs: durable, and the queue of the workers.
 
-States: queued → forecasting → running → done | failed | stopped | cancelled. A run that a worker
-has is leased; times are PostgreSQL's, which everybody shares. Each taking of a run raises its
-`attempt`, and whatever a worker says of a run counts only under the attempt that it was given
+States: queued → forecasting → running → done | failed | stopped | cancelled. The run of a worker is
+leased; times are PostgreSQL's, which all share. Each worker that takes a run raises its `attempt`,
+and its updates count only under that attempt
 (`mediator.catalogue.run_queue`).
 
 What can happen:
 
 1. A worker dies. Its lease passes, and another one takes the run, under the next attempt.
-2. A worker is slow, loses its lease, and goes on: its heartbeat and its ending change no row, and
-   tell it so. What it writes meanwhile is kept apart by the attempt (`run_directory`).
-3. A worker ends a run and dies before it hears so: the run has ended.
-4. A run is cancelled while a worker has it: the heartbeat tells; if the worker dies first, the one
-   that takes the run over is told when it does. If nobody has it, it ends at once.
+2. A worker is slow, loses its lease, and goes on: its heartbeat and its ending change no row, so
+   it stops. What it writes meanwhile is kept apart by the attempt (`run_directory`).
+3. A worker ends a run and dies before the reply: the run has ended.
+4. A run is cancelled while a worker has it: the heartbeat's reply says so; if the worker dies
+   first, the one that takes the run over gets it then. If nobody has it, it ends at once.
 5. A run kills every worker that takes it, or the Spark of every one: after three it has failed.
 """
 
@@ -38,12 +38,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mediator.access.metering import refusal
+from mediator.access.metering import RunBound
 from mediator.base.errors import (
     Conflict,
     IdempotencyReused,
     NotFound,
-    TooManyRequests,
     Unavailable,
 )
 from mediator.catalogue.connection import Catalogue
@@ -56,7 +55,6 @@ __all__ = [
     "MOST_RUNS",
     "UNDER_WAY",
     "CatalogueRuns",
-    "RunBound",
     "RunState",
     "StoredRun",
     "change",
@@ -70,8 +68,6 @@ ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
 UNDER_WAY: Final = ("forecasting", "running")
 RESUMABLE: Final = frozenset({"failed", "cancelled"})
 
-_RUN_RETRY_S: Final = 10.0
-
 MOST_QUEUED: Final = 1_000
 """Runs of a database that may wait at the same time."""
 
@@ -80,25 +76,6 @@ MOST_KEPT: Final = 5_000
 
 MOST_RUNS: Final = MOST_KEPT + MOST_QUEUED
 """Runs of a database that there may be until a worker removes some: no more are taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunBound:
-    """How many runs may be under way.
-
-    Attributes:
-        databases: Of which databases together.
-        most: How many of them may be there that have not ended.
-        pending: How many others are just being submitted, and count as if they were there.
-    """
-
-    databases: tuple[str, ...]
-    most: int
-    pending: int = 0
-
-    def refusal(self) -> TooManyRequests:
-        """Return the answer to one too many."""
-        return refusal("runs", f"{self.most} runs are under way already.", _RUN_RETRY_S)
 
 
 @dataclass(frozen=True, slots=True)

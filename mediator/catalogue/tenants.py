@@ -19,12 +19,12 @@ from mediator.base.errors import AlreadyExists, Conflict, NotFound
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import access, api_keys, tenant_databases, tenants
 
-__all__ = ["MOST_KEYS", "MOST_KEYS_OF_TENANT", "CatalogueTenants", "changed"]
+__all__ = ["MAX_KEYS", "MAX_KEYS_OF_TENANT", "CatalogueTenants", "changed"]
 
-MOST_KEYS: Final = 10_000
+MAX_KEYS: Final = 10_000
 """Keys of all tenants but the operator's: replicas hold all of them in memory."""
 
-MOST_KEYS_OF_TENANT: Final = 1_000
+MAX_KEYS_OF_TENANT: Final = 1_000
 """Keys of one tenant: none may use up what there is for all."""
 
 
@@ -155,7 +155,7 @@ class CatalogueTenants:
 
 
 def changed() -> Insert:
-    """Return what tells all replicas that tenants or keys have changed."""
+    """Return the statement that raises the version, so that replicas read again."""
     raised = insert(access).values(only=1, version=1)
     return raised.on_conflict_do_update(
         index_elements=[access.c.only], set_={"version": access.c.version + 1}
@@ -173,9 +173,9 @@ async def _expect_room(connection: AsyncConnection, tenant: str) -> None:
     own = func.count().filter(api_keys.c.tenant == tenant)
     tenants_ = func.count().filter(api_keys.c.tenant != OPERATOR)
     owned, total = (await connection.execute(select(own, tenants_).select_from(api_keys))).one()
-    if owned >= MOST_KEYS_OF_TENANT:
+    if owned >= MAX_KEYS_OF_TENANT:
         raise Conflict(f"The tenant has {owned} keys, as many as it may; revoke some first.")
-    if tenant != OPERATOR and total >= MOST_KEYS:
+    if tenant != OPERATOR and total >= MAX_KEYS:
         raise Conflict(f"There are {total} keys, as many as there may be; revoke some first.")
 
 

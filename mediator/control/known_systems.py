@@ -111,19 +111,19 @@ def configured(registration: SystemRegistration, known: KnownSystem | None) -> K
     return replace(known, registration=kept)
 
 
-def is_elsewhere(own: KnownSystem, told: KnownSystem) -> bool:
-    """Whether another replica reaches a system in another way."""
-    return own.registration.config != told.registration.config
+def is_elsewhere(own: KnownSystem, other: KnownSystem) -> bool:
+    """Whether another replica has another address of a system."""
+    return own.registration.config != other.registration.config
 
 
-def check_same(known: KnownSystem, wanted: KnownSystem) -> None:
-    """Refuse what would make all that a system holds disappear."""
-    old, new = known.registration.config, wanted.registration.config
+def check_same(known: KnownSystem, target: KnownSystem) -> None:
+    """Refuse a change by which all objects of a system would disappear."""
+    old, new = known.registration.config, target.registration.config
     if (old.kind, old.namespace) != (new.kind, new.namespace):
         raise Conflict(f"The system {known.name} cannot become one of another kind or namespace.")
 
 
-def updated(own: KnownSystem, told: KnownSystem) -> KnownSystem:
-    """Take over what another replica was told; how to reach the system stays our own setting."""
-    registration = replace(told.registration, config=own.registration.config)
-    return replace(own, registration=registration, findings=told.findings or own.findings)
+def updated(own: KnownSystem, other: KnownSystem) -> KnownSystem:
+    """Take over the registration of another replica; the address stays our own setting."""
+    registration = replace(other.registration, config=own.registration.config)
+    return replace(own, registration=registration, findings=other.findings or own.findings)

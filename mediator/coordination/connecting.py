@@ -20,7 +20,7 @@ from redis_connection.commands import command
 __all__ = ["Coordination", "client_of", "connect"]
 
 TIMEOUT_S: Final = 3.0
-"""Longest wait for an answer; longer than any call of ours blocks on purpose."""
+"""Longest wait for a reply; longer than any call of ours blocks on purpose."""
 
 
 class Coordination:

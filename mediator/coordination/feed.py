@@ -40,7 +40,7 @@ from mediator.changes.feed import (
     WriterProgress,
 )
 from mediator.changes.partitions import PARTITIONS, partition_of
-from mediator.coordination.failures import reply_of, unavailable
+from mediator.coordination.errors import reply_of, unavailable
 from mediator.coordination.scripts import TICKS, script_of
 from mediator.coordination.writers import RECOVERED, WRITERS
 from mediator.model.change import Change

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
 
 from mediator.base.lease import Lease
-from mediator.coordination.failures import reply_of
+from mediator.coordination.errors import reply_of
 
 __all__ = ["Leases"]
 

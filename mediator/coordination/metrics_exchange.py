@@ -1,4 +1,4 @@
-"""What replicas measured, told to one another, so that all score alike."""
+"""Metrics that replicas exchange in Redis, so that all score alike."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["MetricsExchange", "NoExchange", "RedisExchange"]
 
 KEY = "portolan:metrics"
 STALE_S = 60.0
-"""A replica that has told nothing new for so long is taken to be gone."""
+"""A replica that has published nothing new for so long is taken to be gone."""
 
 
 class MetricsExchange(Protocol):
     """Where replicas publish their metrics."""
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
-        """Tell what this replica measured; failing to is no error."""
+        """Publish what this replica measured; failing to is no error."""
 
     async def others(self, replica: str) -> list[dict[str, Any]]:
-        """Return what the others told lately, with `age_s`: for how long it is known here."""
+        """Return what the others published lately, with `age_s`: for how long it is known here."""
 
     async def close(self) -> None:
         """Release every connection."""
@@ -36,10 +36,10 @@ class NoExchange:
     """For a replica that is alone."""
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     async def others(self, replica: str) -> list[dict[str, Any]]:  # noqa: ARG002 - the port's shape
-        """Hear nothing."""
+        """Return nothing."""
         return []
 
     async def close(self) -> None:
@@ -51,7 +51,7 @@ class RedisExchange:
 
     Args:
         url: The Redis.
-        key: The hash; what is told of one thing has nothing to do with what is told of others.
+        key: The hash; each kind of metrics has its own.
     """
 
     def __init__(self, url: str, key: str = KEY) -> None:
@@ -63,7 +63,7 @@ class RedisExchange:
         )
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
-        """Tell what this replica measured."""
+        """Publish what this replica measured."""
         entry = orjson.dumps({"id": uuid4().hex, "snapshot": snapshot})
         try:
             await self._redis.hset(self._key, replica, entry)
@@ -71,15 +71,15 @@ class RedisExchange:
             return
 
     async def others(self, replica: str) -> list[dict[str, Any]]:
-        """Return what the other replicas told lately, and forget those that are gone.
+        """Return what the other replicas published lately, and remove those that are gone.
 
-        `age_s` is for how many seconds nothing newer was told, by the clock of this replica alone.
+        `age_s` is for how many seconds nothing newer was published, by this replica's clock alone.
         """
         asked_at = self._clock.monotonic()
         try:
             stored = await self._redis.hgetall(self._key)
             entries = {str(name): str(text) for name, text in stored.items()}
-            return await self._lively(entries, asked_at, replica)
+            return await self._fresh(entries, asked_at, replica)
         except (RedisError, OSError):
             return []
 
@@ -87,7 +87,7 @@ class RedisExchange:
         """Release every connection."""
         await self._redis.aclose()
 
-    async def _lively(
+    async def _fresh(
         self, stored: Mapping[str, str], asked_at: float, replica: str
     ) -> list[dict[str, Any]]:
         silent_s = {

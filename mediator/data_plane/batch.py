@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from mediator.base.errors import MediatorError, NotFound, Unavailable
+from mediator.base.results import result_or_error, results_or_raise
 from mediator.model.operations import (
     Delete,
     Get,
@@ -95,14 +96,7 @@ class _Round:
 
 
 class BatchExecution:
-    """Carries out one batch.
-
-    Args:
-        plane: Carries out single operations.
-        calls: Sends store calls.
-        torn_reads: Resolves torn reads.
-        whole: Reads resolve writes over several systems that they meet.
-    """
+    """Carries out one batch."""
 
     def __init__(
         self, plane: SingleOperations, calls: StoreCalls, torn_reads: TornReads, *, whole: bool
@@ -225,10 +219,8 @@ class BatchExecution:
 
     async def _write_one(self, planned: _Planned) -> None:
         assert not isinstance(planned.operation, Get)
-        try:
-            self._answers[planned.index] = await self._plane.write(planned.operation)
-        except MediatorError as error:
-            self._answers[planned.index] = error
+        answer = await result_or_error(self._plane.write, planned.operation)
+        self._answers[planned.index] = answer
 
 
 def _takes_more(route: ClassRoute, operation: WriteOperation) -> bool:
@@ -239,13 +231,12 @@ def _takes_more(route: ClassRoute, operation: WriteOperation) -> bool:
 
 
 def _merge(planned: _Planned, records: Sequence[Record | MediatorError | None]) -> _Answer:
-    fragments: list[Record | None] = []
-    for record in records:
-        if isinstance(record, MediatorError):
-            return record
-        fragments.append(record)
     operation = planned.operation
     assert isinstance(operation, Get)
+    try:
+        fragments = results_or_raise(records)
+    except MediatorError as error:
+        return error
     return merge_records(planned.route, operation, fragments) or _missing(operation)
 
 

@@ -58,11 +58,6 @@ class DataPlane(Protocol):
     ) -> Answer:
         """Answer a query; the same wherever the data lives.
 
-        Args:
-            query: The query.
-            preference: What is asked of its freshness.
-            ceiling: What it may cost, if that is less than others may.
-
         Raises:
             NeedsScan: A store could only send all of its records, and that is not allowed.
             TooCostly: It goes beyond the limits of rows or time.

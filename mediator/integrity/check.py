@@ -1,14 +1,13 @@
-"""Looking for writes that bypassed Portolan, in a database that is in use.
+"""The integrity check: finds writes that bypassed Portolan, in a database that is in use.
 
-The changes that the feed keeps become accounts (`accounts`), and each object that they tell of is
-read from its systems and compared. Then all objects are walked through for those that the feed
-should tell of, and does not.
+The changes that the feed keeps become histories (`histories`), and each object that they are about
+is read from its systems and compared. Then all objects are scanned for those without changes.
 
-A write that is under way makes a difference, too: its version is there before the feed tells it. So
-what looks wrong is read again, and then the feed is waited for until it has told everything that
-was acknowledged by then. If it has told nothing new of the object, no write has come between, and
-the object has to agree with its account. If it has, the object is looked at once more; one that is
-written without pause is given up.
+A write that is under way makes a difference, too: its version is there before the feed has it. So
+mismatches are read again, and then the check waits until the feed has every change acknowledged by
+then. If there is no new change of the object, no write has come between, and the object has to
+agree with its history. Otherwise the object is compared once more; one that is written without
+pause is given up.
 """
 
 from __future__ import annotations
@@ -26,42 +25,41 @@ from mediator.changes.feed import Feed, PositionGone
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.data_plane.port import DataPlane
 from mediator.data_plane.walking import pages
-from mediator.integrity.accounts import Account, Mismatch, Wrong, compare
+from mediator.integrity.histories import GroupHistory, Mismatch, MismatchKind, compare
 from mediator.model.change import Change
 from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import DatabaseRoute
 
-__all__ = ["Integrity", "Report"]
+__all__ = ["Integrity", "IntegrityReport"]
 
 _BATCH: Final = 1_000
-_AT_ONCE: Final = 100
+_CONCURRENCY: Final = 100
 _EXAMPLES: Final = 100
-_TOLD_WITHIN_S: Final = 15.0
+_FEED_TIMEOUT_S: Final = 15.0
 _PAUSE_S: Final = 0.1
-_ROUNDS: Final = 5
+_ATTEMPTS: Final = 5
 
 _Key: TypeAlias = tuple[str, str]
 """Class and id."""
 
 
 @dataclass(slots=True)
-class Report:
-    """What was found.
+class IntegrityReport:
+    """The findings.
 
     Attributes:
-        compared: Objects compared with what the feed tells of them.
-        older: Objects of which the feed has told nothing as long as it keeps its changes: nothing
-            is known of them.
+        compared: Objects compared with their histories.
+        older: Objects without changes in the feed: they cannot be compared.
         left_out: Objects beyond the number that was to be compared.
-        counts: How many cache groups were wrong, by what was wrong.
+        counts: How many cache groups differ, by how they do.
         examples: Some of them.
     """
 
     compared: int = 0
     older: int = 0
     left_out: int = 0
-    counts: Counter[Wrong] = field(default_factory=Counter)
+    counts: Counter[MismatchKind] = field(default_factory=Counter)
     examples: list[Mismatch] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,17 +75,17 @@ class Report:
             for mismatch in self.examples
         ]
         counts = {wrong.value: count for wrong, count in sorted(self.counts.items())}
-        told = {"compared": self.compared, "older": self.older, "left_out": self.left_out}
-        return {**told, "wrong": counts, "examples": examples}
+        counters = {"compared": self.compared, "older": self.older, "left_out": self.left_out}
+        return {**counters, "wrong": counts, "examples": examples}
 
 
 class Integrity:
-    """Compares what systems hold with what the feed tells.
+    """Compares the objects of systems with the changes of the feed.
 
     Args:
         plane: Reads objects.
         feed: The feeds; None: there are none, and nothing can be compared.
-        clock: For how long is waited.
+        clock: The time.
     """
 
     def __init__(self, plane: DataPlane, feed: Feed | None, clock: Clock) -> None:
@@ -95,8 +93,8 @@ class Integrity:
         self._feed = feed
         self._clock = clock
 
-    async def check(self, database: str, most: int) -> Report:
-        """Look at a database.
+    async def check(self, database: str, most: int) -> IntegrityReport:
+        """Check a database.
 
         Args:
             database: The database.
@@ -116,7 +114,7 @@ class Integrity:
 
 
 class _Check:
-    """One look at one database."""
+    """One check of one database."""
 
     def __init__(
         self,
@@ -133,32 +131,32 @@ class _Check:
         self._database = database
         self._route = route
         self._most = most
-        self._accounts: dict[_Key, dict[str, Account]] = {}
+        self._histories: dict[_Key, dict[str, GroupHistory]] = {}
         self._at: dict[int, str] = {}
         self._since: dict[int, int] = {}
         self._ignored: set[_Key] = set()
-        self._report = Report()
+        self._report = IntegrityReport()
 
-    async def run(self) -> Report:
-        await self._told()  # what was acknowledged before is to be among what is looked at
+    async def run(self) -> IntegrityReport:
+        await self._wait_for_feed()  # it has to have what was acknowledged before
         await self._follow()
-        self._report.compared = len(self._accounts)
-        doubtful = [m for some in _some([*self._accounts]) for m in await self._compare(some)]
-        doubtful += await self._untold()
-        if doubtful:
-            keys = [*dict.fromkeys((m.class_name, m.id) for m in doubtful)]
-            wrong = await self._again(keys)
+        self._report.compared = len(self._histories)
+        suspected = [m for keys in _chunks([*self._histories]) for m in await self._compare(keys)]
+        suspected += await self._scan()
+        if suspected:
+            keys = [*dict.fromkeys((m.class_name, m.id) for m in suspected)]
+            wrong = await self._confirm(keys)
             self._report.counts.update(m.wrong for m in wrong)
             self._report.examples = wrong[:_EXAMPLES]
         self._report.left_out = len(self._ignored)
         return self._report
 
     async def _follow(self) -> None:
-        """Take into account what the feed has told since the last time."""
+        """Add the changes since the last time."""
         for partition in range(PARTITIONS):
             try:
                 await self._read(partition)
-            except PositionGone:  # it is trimmed as it is read: only what is kept is known
+            except PositionGone:  # it was trimmed meanwhile: only kept changes count
                 self._at.pop(partition)
                 await self._read(partition)
 
@@ -170,50 +168,50 @@ class _Check:
             changes = await self._feed.read(self._route.id, partition, after, _BATCH)
             for id_, change in changes:
                 self._since.setdefault(partition, change.version)
-                self._take(change)
+                self._add(change)
                 self._at[partition] = id_
             if len(changes) < _BATCH:
                 return
 
-    def _take(self, change: Change) -> None:
+    def _add(self, change: Change) -> None:
         key = (change.class_name, change.object_id)
         if change.class_name not in self._route.classes:
             return  # it was dropped since
-        if key not in self._accounts and len(self._accounts) >= self._most:
+        if key not in self._histories and len(self._histories) >= self._most:
             self._ignored.add(key)
             return
-        self._accounts.setdefault(key, {}).setdefault(change.group, Account()).take(change)
+        self._histories.setdefault(key, {}).setdefault(change.group, GroupHistory()).add(change)
 
     async def _compare(self, keys: Sequence[_Key]) -> list[Mismatch]:
         found = await self._read_all(keys)
-        told = zip(keys, found, strict=True)
-        return [m for key, outcome in told for m in self._mismatches(*key, outcome)]
+        pairs = zip(keys, found, strict=True)
+        return [m for key, outcome in pairs for m in self._mismatches(*key, outcome)]
 
     def _mismatches(self, class_name: str, id_: str, outcome: Outcome | None) -> list[Mismatch]:
         route = self._route.classes[class_name]
         if outcome is None and route.schema.ttl_s is not None:
-            return []  # it may have expired, of which nobody has been told yet
+            return []  # it may have expired, which makes no change yet
         found = (outcome, route.codec.encode(outcome.values or {})) if outcome else None
-        told = self._accounts.get((class_name, id_), {})
+        histories = self._histories.get((class_name, id_), {})
         compared = (
-            compare(class_name, id_, group, told[group[0]], found)
+            compare(class_name, id_, group, histories[group[0]], found)
             for group in route.groups.items()
-            if group[0] in told
+            if group[0] in histories
         )
         return [mismatch for mismatch in compared if mismatch is not None]
 
-    async def _look(self, class_name: str, id_: str) -> Outcome | None:
+    async def _read_object(self, class_name: str, id_: str) -> Outcome | None:
         with suppress(NotFound):
             return await self._plane.read(Get(self._database, class_name, id_), STRONG)
         return None
 
-    async def _untold(self) -> list[Mismatch]:
-        """Find objects of which the feed should have told."""
+    async def _scan(self) -> list[Mismatch]:
+        """Find objects that the feed should have changes of."""
         found: list[Mismatch] = []
         for name in self._route.classes:
             seen = 0
             async for page in pages(self._plane, self._database, name):
-                found += [m for outcome in page for m in self._unaccounted(name, outcome)]
+                found += [m for outcome in page for m in self._unrecorded(name, outcome)]
                 seen += len(page)
                 self._report.older += sum(self._is_older(name, o) for o in page)
                 if seen >= self._most:
@@ -222,58 +220,58 @@ class _Check:
 
     def _is_older(self, name: str, outcome: Outcome) -> bool:
         key = (name, outcome.id)
-        return key not in self._accounts and key not in self._ignored
+        return key not in self._histories and key not in self._ignored
 
-    def _unaccounted(self, name: str, outcome: Outcome) -> list[Mismatch]:
+    def _unrecorded(self, name: str, outcome: Outcome) -> list[Mismatch]:
         key = (name, outcome.id)
         since = self._since.get(partition_of(name, outcome.id))
-        told = self._accounts.get(key, {})
+        histories = self._histories.get(key, {})
         if key in self._ignored:
             return []
-        lacking = [g for g, v in outcome.versions.items() if v is not None and g not in told]
+        lacking = [g for g, v in outcome.versions.items() if v is not None and g not in histories]
         if since is None:
             return []
         return [
-            Mismatch(name, outcome.id, group, Wrong.UNTOLD)
+            Mismatch(name, outcome.id, group, MismatchKind.UNRECORDED)
             for group in lacking
             if (outcome.versions[group] or 0) > since
         ]
 
-    async def _again(self, keys: Sequence[_Key]) -> list[Mismatch]:
-        """Return what is still wrong; see above."""
+    async def _confirm(self, keys: Sequence[_Key]) -> list[Mismatch]:
+        """Return the mismatches that remain; see above."""
         wrong: list[Mismatch] = []
-        for _ in range(_ROUNDS):
+        for _ in range(_ATTEMPTS):
             before = [self._versions(key) for key in keys]
             found = await self._read_all(keys)
-            await self._told()
+            await self._wait_for_feed()
             await self._follow()
-            looks = list(zip(keys, before, found, strict=True))
-            for key, versions, outcome in looks:
+            triples = list(zip(keys, before, found, strict=True))
+            for key, versions, outcome in triples:
                 if self._versions(key) == versions:
                     wrong += self._all_wrong(key, outcome)
-            keys = [key for key, versions, _ in looks if self._versions(key) != versions]
+            keys = [key for key, versions, _ in triples if self._versions(key) != versions]
             if not keys:
                 break
         return wrong
 
     def _versions(self, key: _Key) -> dict[str, int]:
-        return {group: account.version for group, account in self._accounts.get(key, {}).items()}
+        return {group: history.version for group, history in self._histories.get(key, {}).items()}
 
     async def _read_all(self, keys: Sequence[_Key]) -> list[Outcome | None]:
         return [
             outcome
-            for some in _some(keys)
-            for outcome in await asyncio.gather(*(self._look(*key) for key in some))
+            for chunk in _chunks(keys)
+            for outcome in await asyncio.gather(*(self._read_object(*key) for key in chunk))
         ]
 
     def _all_wrong(self, key: _Key, outcome: Outcome | None) -> list[Mismatch]:
-        untold = self._unaccounted(key[0], outcome) if outcome else []
-        return [*self._mismatches(*key, outcome), *untold]
+        unrecorded = self._unrecorded(key[0], outcome) if outcome else []
+        return [*self._mismatches(*key, outcome), *unrecorded]
 
-    async def _told(self) -> None:
-        """Wait until the feed has told all that has been acknowledged by now."""
+    async def _wait_for_feed(self) -> None:
+        """Wait until the feed has everything acknowledged by now."""
         tick = await self._feed.tick()
-        until = self._clock.monotonic() + _TOLD_WITHIN_S
+        until = self._clock.monotonic() + _FEED_TIMEOUT_S
         while behind := await self._behind(tick):
             if self._clock.monotonic() > until:
                 detail = f"The feed is too far behind {', '.join(behind)} to compare with."
@@ -281,12 +279,12 @@ class _Check:
             await asyncio.sleep(_PAUSE_S)
 
     async def _behind(self, tick: int) -> list[str]:
-        """Return the systems of which the feed has not told everything before a tick."""
-        told = await self._feed.relayed_until(self._route.id)
+        """Return the systems of which the feed lacks changes before a tick."""
+        relayed = await self._feed.relayed_until(self._route.id)
         routes = self._route.classes.values()
         systems = {fragment.system for route in routes for fragment in route.fragments}
-        return sorted(name for name in systems if told.get(name, 0) < tick)
+        return sorted(name for name in systems if relayed.get(name, 0) < tick)
 
 
-def _some(keys: Sequence[_Key]) -> list[Sequence[_Key]]:
-    return [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]
+def _chunks(keys: Sequence[_Key]) -> list[Sequence[_Key]]:
+    return [keys[start : start + _CONCURRENCY] for start in range(0, len(keys), _CONCURRENCY)]

@@ -1,4 +1,4 @@
-"""What every operator does to a value: the reference for all stores, and their fallback."""
+"""Applying update operators to values: the reference for all stores, and their fallback."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _number(result: Present) -> Present:
     if isinstance(result, float):
         if not isfinite(result):
             raise OverflowError
-        # As in decoding, no store is asked to keep the sign of zero.
+        # As in decoding, -0.0 becomes 0.0: not every store keeps the sign of zero.
         return result + 0.0
     if not INTEGER_MIN <= result <= INTEGER_MAX:
         raise OverflowError

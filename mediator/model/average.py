@@ -1,4 +1,4 @@
-"""Averages, made of exact sums: the same wherever the sum comes from."""
+"""Averages of exact sums: the same wherever the sum was computed."""
 
 from __future__ import annotations
 

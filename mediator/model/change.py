@@ -1,4 +1,4 @@
-"""A change: one write to one cache group, as the feed tells it."""
+"""A change: one write to one cache group, as it is in the feed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Change", "change_id", "kind_of"]
 
 
 def change_id(operation: str, group: str) -> str:
-    """Return the id of what an operation did to one cache group of its object."""
+    """Return the id of the change that an operation made to one cache group of its object."""
     return f"{operation}:{group}"
 
 

@@ -15,15 +15,15 @@ def conjuncts(filter_: Filter | None) -> tuple[Filter, ...]:
         return ()
     if not isinstance(filter_, And):
         return (filter_,)
-    return tuple(conjunct for part in filter_.operands for conjunct in conjuncts(part))
+    return tuple(conjunct for operand in filter_.operands for conjunct in conjuncts(operand))
 
 
 def all_of(parts: Iterable[Filter]) -> Filter | None:
     """Return the filter that holds where all parts do; None if there are none."""
-    together = tuple(parts)
-    if len(together) > 1:
-        return And(together)
-    return together[0] if together else None
+    operands = tuple(parts)
+    if len(operands) > 1:
+        return And(operands)
+    return operands[0] if operands else None
 
 
 def paths_of(filter_: Filter | None) -> frozenset[Path]:
@@ -31,9 +31,9 @@ def paths_of(filter_: Filter | None) -> frozenset[Path]:
     match filter_:
         case None:
             return frozenset()
-        case And(parts) | Or(parts):
-            return frozenset().union(*map(paths_of, parts))
-        case Not(part):
-            return paths_of(part)
+        case And(operands) | Or(operands):
+            return frozenset().union(*map(paths_of, operands))
+        case Not(operand):
+            return paths_of(operand)
         case _:
             return frozenset({filter_.path})

@@ -1,7 +1,6 @@
-"""What a write did to one object, as far as that is known.
+"""The effect of a write on one object, as far as it is known.
 
-What is not known counts as possible: whoever asks which results a write may have changed gets too
-many of them rather than too few.
+What is unknown counts as possible: too many results are taken for changed rather than too few.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Image:
 
     Attributes:
         id: Its id.
-        known: The fields of which it is known what they were; of all others nothing is.
+        known: The fields whose values are known; those of all others are not.
         values: The values of those known fields that were not missing.
         present: Whether the object is known to have been there.
     """
@@ -44,7 +43,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a write did to one object.
+    """The effect of a write on one object.
 
     Attributes:
         before: The object before; None: it is known that it was not there.
@@ -58,5 +57,5 @@ class Effect:
 
 
 def unknown(id_: str) -> Image:
-    """Return the image of an object of which nothing is known, not even whether it is there."""
+    """Return the image of an object of which nothing is known, not even whether it exists."""
     return Image(id_, frozenset(), {}, present=False)

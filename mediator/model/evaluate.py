@@ -1,4 +1,4 @@
-"""Evaluating filters on one object: what every store has to agree with."""
+"""Evaluating filters on one object: the semantics on which all stores agree."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ COMPARABLE: Final = 5
 
 def value_at(values: Mapping[str, Any], path: Path) -> Value | MissingType:
     """Return what is at a path: a field, then keys within it; MISSING where the way ends."""
-    found: Any = values
+    value: Any = values
     for key in path:
-        if not isinstance(found, Mapping) or key not in found:
+        if not isinstance(value, Mapping) or key not in value:
             return MISSING
-        found = found[key]
-    return found  # type: ignore[no-any-return]  # a value within a document is one
+        value = value[key]
+    return value  # type: ignore[no-any-return]  # a value within a document is one
 
 
 def lookup_of(id_: str, values: Mapping[str, Any]) -> Lookup:
@@ -107,7 +107,7 @@ def same_value(one: Any, other: Any) -> bool:
 
 
 def key_of(value: Value) -> tuple[int, Any] | None:
-    """Return what is alike for equal values only; None if there is none: lists have no hash."""
+    """Return a hashable key, equal for equal values only; None for lists and maps."""
     kind = kind_of(value)
     return (kind, value) if kind <= COMPARABLE else None
 
@@ -120,12 +120,12 @@ def holds(filter_: Filter, lookup: Lookup) -> bool:
 def compile_filter(filter_: Filter) -> Callable[[Lookup], bool]:
     """Return a filter as a function, for evaluating it on many objects."""
     match filter_:
-        case And(parts):
-            return _every([compile_filter(part) for part in parts])
-        case Or(parts):
-            return _some([compile_filter(part) for part in parts])
-        case Not(part):
-            test = compile_filter(part)
+        case And(operands):
+            return _every([compile_filter(operand) for operand in operands])
+        case Or(operands):
+            return _some([compile_filter(operand) for operand in operands])
+        case Not(operand):
+            test = compile_filter(operand)
             return lambda lookup: not test(lookup)
         case Exists(path):
             return lambda lookup: lookup(path) is not MISSING
@@ -154,7 +154,7 @@ def _some(tests: Sequence[_Test]) -> _Test:
 def _like(path: Path, pattern: str) -> _Test:
     def like(lookup: Lookup) -> bool:
         value = lookup(path)
-        # Filters are kept by the thousand, which compiled patterns must not be.
+        # Cached by pattern: filters are kept by the thousand, which compiled patterns must not be.
         return isinstance(value, str) and matcher(pattern)(value)
 
     return like
@@ -168,14 +168,14 @@ def _contains(value: Any, part: Value) -> bool:
 
 def _among(path: Path, values: Sequence[Value]) -> _Test:
     keys = frozenset(key for value in values if (key := key_of(value)) is not None)
-    whole = [value for value in values if key_of(value) is None]
+    unhashable = [value for value in values if key_of(value) is None]
 
     def among(lookup: Lookup) -> bool:
-        found = lookup(path)
-        if isinstance(found, MissingType):
+        value = lookup(path)
+        if isinstance(value, MissingType):
             return False
-        key = key_of(found)
-        return key in keys if key is not None else any(same_value(found, v) for v in whole)
+        key = key_of(value)
+        return key in keys if key is not None else any(same_value(value, v) for v in unhashable)
 
     return among
 

@@ -3,56 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from mediator.model.effects import Effect
 
-__all__ = ["Effects", "NullGuard", "WriteGuard", "guard_key"]
+__all__ = ["CacheKey", "Effects", "NullGuard", "WriteGuard", "WriteToken"]
 
 Effects: TypeAlias = Callable[[bool], Mapping[str, Sequence[Effect]]]
-"""Tells by class what a write did to objects, as far as it is known: more if nobody else wrote the
-same keys between `begin` and `end`, which is the argument."""
+"""Returns by class what a write did to objects, as far as it is known: more if nobody else wrote
+the same keys between `begin` and `end`, which is the argument."""
 
 
-def guard_key(class_name: str, id_: str, group: str) -> str:
-    """Name one cache group of one object, as the sketch knows it (docs/protocol.md, "Keys")."""
-    return f"{class_name}/{id_}#{group}"
+class CacheKey(NamedTuple):
+    """One cache group of one object; its text is the sketch's key (docs/protocol.md, "Keys")."""
+
+    class_name: str
+    id: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"{self.class_name}/{self.id}#{self.group}"
+
+    @classmethod
+    def parse(cls, text: str) -> CacheKey:
+        """Read a key as the sketch returns it."""
+        class_name, _, rest = text.partition("/")
+        id_, _, group = rest.rpartition("#")
+        return cls(class_name, id_, group)
+
+
+class WriteToken(NamedTuple):
+    """Identifies a write from `begin` to `end`.
+
+    Attributes:
+        text: Identifies it to the fences of stores; empty: nobody will fence it.
+        classes: The classes it writes to.
+    """
+
+    text: str = ""
+    classes: tuple[str, ...] = ()
 
 
 class WriteGuard(Protocol):
-    """Told before a write reaches a store and after it has (docs/protocol.md, "Writing")."""
-
-    async def begin(self, database: str, keys: Sequence[str]) -> str:
-        """Mark the keys as being written; if it fails, the write is refused. Returns a token."""
+    """Called before a write reaches a store, and after it has (docs/protocol.md, "Writing")."""
 
     wants_versions: bool
-    """Whether `end` is to be told versions; where nobody asks, nobody collects them."""
+    """Whether `end` needs versions; where nobody does, nobody collects them."""
+
+    async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
+        """Announce a write to these keys; if this fails, the write is refused."""
 
     def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether it makes a difference what objects were like before these fields change.
 
-        Asked between `begin` and the write; None stands for objects as a whole.
+        Called between `begin` and the write; None stands for objects as a whole.
         """
 
     async def end(
         self,
         database: str,
-        token: str,
-        versions: Mapping[str, int],
+        token: WriteToken,
+        versions: Mapping[CacheKey, int],
         effects: Effects | None = None,
-        created: Collection[str] = (),
+        created: Collection[CacheKey] = (),
     ) -> None:
-        """Clear the mark; the write is acknowledged only after this returns.
+        """Note that a write is done; it is acknowledged only after this returns.
 
-        `versions` tells for each key that is known to have one by now which version it has,
-        `created` names those of them whose records were not there before.
-        Without `effects` every object of the classes may have changed.
+        Args:
+            database: The database.
+            token: What `begin` returned.
+            versions: The version of each key that is known to have one by now.
+            effects: What the write did; None: every object of its classes may have changed.
+            created: Those of the keys whose records were not there before.
         """
 
-    async def unsure(self, database: str, class_name: str) -> None:
-        """Take every object of a class for changed: a write is acknowledged that others ended."""
+    async def invalidate_results(self, database: str, class_name: str) -> None:
+        """Take every result of a class for changed: somebody else ended a write of it."""
 
-    async def renew(self, database: str, class_name: str) -> None:
+    async def invalidate_class(self, database: str, class_name: str) -> None:
         """Take every copy of a class that was ever handed out for stale: its stores went back."""
 
 
@@ -61,9 +89,9 @@ class NullGuard:
 
     wants_versions = False
 
-    async def begin(self, database: str, keys: Sequence[str]) -> str:  # noqa: ARG002 - the port's shape
+    async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:  # noqa: ARG002 - the port's shape
         """Do nothing."""
-        return ""
+        return _NO_TOKEN
 
     def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:  # noqa: ARG002 - the port's shape
         """Nothing makes a difference."""
@@ -72,15 +100,18 @@ class NullGuard:
     async def end(
         self,
         database: str,
-        token: str,
-        versions: Mapping[str, int],
+        token: WriteToken,
+        versions: Mapping[CacheKey, int],
         effects: Effects | None = None,
-        created: Collection[str] = (),
+        created: Collection[CacheKey] = (),
     ) -> None:
         """Do nothing."""
 
-    async def unsure(self, database: str, class_name: str) -> None:
+    async def invalidate_results(self, database: str, class_name: str) -> None:
         """Do nothing."""
 
-    async def renew(self, database: str, class_name: str) -> None:
+    async def invalidate_class(self, database: str, class_name: str) -> None:
         """Do nothing."""
+
+
+_NO_TOKEN = WriteToken()

@@ -1,4 +1,4 @@
-"""The agnostic operations: what a client wants of one object, before anything is routed."""
+"""The operations on one object, as clients send them, before anything is routed."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ Operation: TypeAlias = Get | WriteOperation
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How old an answer of the view may be: the bound it kept to, and the age measured (s)."""
+    """How old an answer of the view may be: the bound, and the age measured (s)."""
 
     bound_s: float
     measured_s: float
@@ -150,7 +150,7 @@ class Freshness:
 
 @immutable
 class Outcome:
-    """What came of an operation that succeeded; failures are raised as `MediatorError`.
+    """The result of an operation that succeeded; failures are raised as `MediatorError`.
 
     Attributes:
         id: The object's id.

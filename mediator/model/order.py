@@ -84,11 +84,7 @@ def beyond(order: Sequence[OrderBy], position: Position) -> Callable[[Lookup, st
 
 
 class Top(Generic[_T]):
-    """Keeps the items with the lowest keys of a stream, in memory for twice as many.
-
-    Args:
-        limit: How many to keep.
-    """
+    """Keeps the items with the lowest keys of a stream, in memory for twice as many."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -103,5 +99,5 @@ class Top(Generic[_T]):
             self._items = heapq.nsmallest(self._limit, self._items)
 
     def items(self) -> list[_T]:
-        """Return what was kept, in order."""
+        """Return the items with the lowest keys, in order."""
         return [item for _, _, item in heapq.nsmallest(self._limit, self._items)]

@@ -20,7 +20,7 @@ _MEMORY: Final = 2**19
 
 
 class Wildcard(Enum):
-    """What a pattern may hold beside literal text."""
+    """The wildcards of a pattern."""
 
     ANY = auto()
     ONE = auto()
@@ -37,31 +37,31 @@ def tokens(pattern: str) -> tuple[Token, ...]:
     Raises:
         ValueError: A backslash ends the pattern, with nothing to take literally.
     """
-    found: list[Token] = []
+    result: list[Token] = []
     rest = iter(pattern)
     for character in rest:
         if character == "%":
-            if found[-1:] != [Wildcard.ANY]:
-                found.append(Wildcard.ANY)
+            if result[-1:] != [Wildcard.ANY]:
+                result.append(Wildcard.ANY)
         elif character == "_":
-            found.append(Wildcard.ONE)
+            result.append(Wildcard.ONE)
         else:
-            _add_literal(found, next(rest, None) if character == "\\" else character)
-    return tuple(found)
+            _add_literal(result, next(rest, None) if character == "\\" else character)
+    return tuple(result)
 
 
-def _add_literal(found: list[Token], character: str | None) -> None:
+def _add_literal(result: list[Token], character: str | None) -> None:
     if character is None:
         raise ValueError("a backslash ends the pattern")
-    if found and isinstance(found[-1], str):
-        found[-1] += character
+    if result and isinstance(result[-1], str):
+        result[-1] += character
     else:
-        found.append(character)
+        result.append(character)
 
 
 @lru_cache(maxsize=128)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a text matches a pattern entirely.
+    """Return the test of whether a text matches a pattern entirely.
 
     Raises:
         ValueError: A backslash ends the pattern.

@@ -43,14 +43,14 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The object that a reference points to, brought along under a name; null if there is none.
+    """The object that a reference points to, joined under an alias; null if there is none.
 
     Attributes:
-        alias: The name.
+        alias: The alias.
         reference: Path of the reference: ``("author",)``, or of a reference of an object joined
             before: ``("writer", "employer")``.
         class_name: The class that it points to.
-        fields: The fields brought along; None: all.
+        fields: The fields of it that are returned; None: all.
     """
 
     alias: str
@@ -95,7 +95,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a client asks of a class.
+    """A query of a class.
 
     Attributes:
         database: The database.
@@ -105,7 +105,7 @@ class Query:
         limit: How many at most.
         after: Beyond which position.
         fields: Which fields of each, sorted; None: all.
-        joins: Objects brought along, each after those its reference needs.
+        joins: The joins, each after those that its reference needs.
         aggregate: Computed instead of listing objects.
         allow_scan: Whether a store without a fitting index may be read through (within the cost
             limits).

@@ -30,11 +30,7 @@ WriteReply: TypeAlias = WriteResult | MediatorError
 
 
 class Backoff:
-    """Exponential back-off with jitter, within a bound.
-
-    Args:
-        bound_s: Seconds until it is exhausted.
-    """
+    """Exponential back-off with jitter, within a bound."""
 
     def __init__(self, bound_s: float) -> None:
         self._now = asyncio.get_running_loop().time
@@ -54,10 +50,6 @@ class Backoff:
 
     async def wait_for(self, met: ForeignIntents, intents: IntentResolver | None) -> None:
         """Pause, and resolve the writes met once their coordinators have had `GRACE_S`.
-
-        Args:
-            met: The intents that were met.
-            intents: Resolves them; None: there are no joint writes.
 
         Raises:
             Unavailable: See `IntentResolver.resolve`.

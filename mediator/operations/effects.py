@@ -46,14 +46,7 @@ def repeated(writes: Sequence[Write]) -> set[tuple[Fragment, str]]:
 def effects_of(
     writes: Sequence[Write], results: Sequence[WriteResult], records: Records, alone: bool
 ) -> dict[str, list[Effect]]:
-    """Return what writes did, by class.
-
-    Args:
-        writes: The writes.
-        results: What they were answered.
-        records: What was read before them.
-        alone: Whether nobody else wrote the same groups meanwhile.
-    """
+    """Return what writes did, by class."""
     effects: dict[str, list[Effect]] = {}
     for write, result in zip(writes, results, strict=True):
         if result.status in _DONE:

@@ -93,12 +93,7 @@ def _deletion(fragment: Fragment, record: Record) -> Write:
 
 
 class Sweep:
-    """Deletes expired records that nobody writes to, some pages of each class at a time.
-
-    Args:
-        systems: The systems at hand.
-        delete: Carries out deletions.
-    """
+    """Deletes expired records that nobody writes to, some pages of each class at a time."""
 
     def __init__(self, systems: Systems, delete: Delete) -> None:
         self._systems = systems

@@ -32,11 +32,7 @@ class IntentResolver(Protocol):
 
 
 class IntentStore:
-    """Sets, reads and removes write intents, with one round trip for each system.
-
-    Args:
-        systems: The systems at hand.
-    """
+    """Sets, reads and removes write intents, with one round trip for each system."""
 
     def __init__(self, systems: Systems) -> None:
         self._systems = systems

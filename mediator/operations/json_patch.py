@@ -59,10 +59,6 @@ class _Step:
 def parse_json_patch(body: Any, pointer: str = "") -> Compute:
     """Read a JSON Patch of an object.
 
-    Args:
-        body: The patch as parsed JSON.
-        pointer: Where the patch is in the request's body.
-
     Returns:
         A function from the object's JSON to its new JSON, still to be decoded. It raises
         `Conflict` if a `test` fails, and `Invalid` if an operation does not apply; both with the

@@ -1,32 +1,29 @@
-"""Writes that nobody ended: what stands of them, once nothing more of them can take effect."""
+"""Orphaned writes, whose replica never ended them: what stands once nothing more takes effect."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from mediator.model.guard import guard_key
+from mediator.model.guard import CacheKey
 from mediator.operations.calls import StoreCalls
-from mediator.routing.model import ClassRoute, RoutingModel
-from mediator.stores.port import Fragment
+from mediator.routing.model import RoutingModel
+from mediator.stores.port import RecordKey
 
 __all__ = ["OrphanResolver"]
 
 
 class OrphanResolver:
-    """Finds out what an orphaned write came to (docs/protocol.md, "Recovery").
-
-    Args:
-        calls: Sends store calls.
-        model: Returns the routing model in force.
-    """
+    """Finds the result of an orphaned write (docs/protocol.md, "Recovery")."""
 
     def __init__(self, calls: StoreCalls, model: Callable[[], RoutingModel]) -> None:
         self._calls = calls
         self._model = model
 
-    async def resolve(self, database: str, keys: Sequence[str], token: str) -> dict[str, int]:
-        """Fence the records of a write, and return the versions that stand, by guard key.
+    async def resolve(
+        self, database: str, keys: Sequence[CacheKey], token: str
+    ) -> dict[CacheKey, int]:
+        """Fence the records of a write, and return the versions that stand.
 
         Once this returns, nothing of the write takes effect any more; what has, is among the
         versions. Keys of classes or groups that are gone are left out, as are those of objects of
@@ -35,34 +32,27 @@ class OrphanResolver:
         Raises:
             Unavailable: A system does not answer.
         """
-        places = self._places(database, keys)
-        stand = await asyncio.gather(
-            *(self._calls.fence(fragment, id_, token) for fragment, id_ in places)
+        records = self._records(database, keys)
+        standing = await asyncio.gather(
+            *(self._calls.fence(fragment, id_, token) for fragment, id_ in records)
         )
-        asked = set(keys)
-        known = (
-            (guard_key(fragment.class_name, id_, group), version)
-            for (fragment, id_), versions in zip(places, stand, strict=True)
-            for group, version in versions.items()
+        written = set(keys)
+        versions = (
+            (CacheKey(fragment.class_name, id_, group), version)
+            for (fragment, id_), by_group in zip(records, standing, strict=True)
+            for group, version in by_group.items()
         )
-        return {key: version for key, version in known if key in asked}
+        return {key: version for key, version in versions if key in written}
 
-    def _places(self, database: str, keys: Sequence[str]) -> list[tuple[Fragment, str]]:
-        """Find the records that hold the keys' groups."""
+    def _records(self, database: str, keys: Sequence[CacheKey]) -> list[RecordKey]:
+        """Return the records that hold the keys' groups."""
         route = self._model().databases.get(database)
-        if route is None:
-            return []
-        found: dict[tuple[Fragment, str], None] = {}
-        for key in keys:
-            class_name, _, rest = key.partition("/")
-            id_, _, group = rest.rpartition("#")
-            fragment = _holder(route.classes.get(class_name), group)
-            if fragment is not None:
-                found[fragment, id_] = None
-        return list(found)
-
-
-def _holder(route: ClassRoute | None, group: str) -> Fragment | None:
-    if route is None:
-        return None
-    return next((f for f in route.fragments if group in f.groups), None)
+        classes = route.classes if route is not None else {}
+        records = (
+            (fragment, key.id)
+            for key in keys
+            if (holder := classes.get(key.class_name)) is not None
+            for fragment in holder.fragments
+            if key.group in fragment.groups
+        )
+        return list(dict.fromkeys(records))

@@ -32,12 +32,6 @@ class FieldChanges(NamedTuple):
 def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = "") -> FieldChanges:
     """Read an operator patch such as `{"hits": {"inc": 1}, "tags": {"add_to_set": "x"}}`.
 
-    Args:
-        schema: The class.
-        codec: Its codec.
-        body: The patch as parsed JSON; one operator for each field.
-        pointer: Where the patch is in the request's body.
-
     Raises:
         Invalid: With the location of every error.
     """
@@ -66,12 +60,6 @@ def parse_merge_patch(
     schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
 ) -> FieldChanges | Compute:
     """Read a Merge Patch (RFC 7396) of an object.
-
-    Args:
-        schema: The class.
-        codec: Its codec.
-        body: The patch as parsed JSON.
-        pointer: Where the patch is in the request's body.
 
     Returns:
         Field changes that need no read; or, if members of a document or map are merged with what is

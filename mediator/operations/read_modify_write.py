@@ -24,12 +24,6 @@ async def read_modify_write(
 ) -> Outcome:
     """Carry out a read-modify-write, starting over when somebody else was faster.
 
-    Args:
-        route: Where the class lives.
-        operation: The operation.
-        read: Reads the object.
-        apply: Carries out an update if the groups have the versions given.
-
     Raises:
         PreconditionFailed: The object does not meet the operation's condition.
         Conflict: Others were faster every time.

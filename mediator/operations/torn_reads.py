@@ -33,11 +33,7 @@ RESOLVED_WITHIN_S: Final = 3.0
 
 
 class TornReads:
-    """Confirms torn reads, or reads again.
-
-    Args:
-        calls: Sends store calls.
-    """
+    """Confirms torn reads, or reads again."""
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls

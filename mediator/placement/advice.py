@@ -52,10 +52,10 @@ def advise(document: Any) -> dict[str, Any]:
     node = Node(document, "", mistakes).shape(required=("schema", "systems"))
     candidates = _candidates(node["systems"])
     schema = _schema(node["schema"])
-    for place in named_mistakes(schema, candidates) if schema else ():
-        Node(None, f"/schema{place.pointer}", mistakes).error(place.detail)
+    for mistake in named_mistakes(schema, candidates) if schema else ():
+        Node(None, f"/schema{mistake.pointer}", mistakes).error(mistake.detail)
     if mistakes:
-        in_schema = any(place.pointer.startswith("/schema") for place in mistakes)
+        in_schema = any(each.pointer.startswith("/schema") for each in mistakes)
         raise invalid(mistakes, SchemaInvalid if in_schema else Invalid)
     assert schema is not None, "a schema that is missing is a mistake"
     return advice_for(schema, candidates)
@@ -128,8 +128,8 @@ def _schema(node: Node) -> Schema | None:
     try:
         return parse_schema("advice", node.value)
     except SchemaInvalid as wrong:
-        for place in wrong.locations:
-            Node(None, node.pointer + place.pointer, node.errors).error(place.detail)
+        for location in wrong.locations:
+            Node(None, node.pointer + location.pointer, node.errors).error(location.detail)
         return None
 
 

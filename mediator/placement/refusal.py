@@ -27,8 +27,8 @@ def refuse(refusals: Sequence[Refusal]) -> None:
     """Raise `Unplaceable` for the refusals, if there are any."""
     if not refusals:
         return
-    told = "; ".join(str(refusal) for refusal in refusals)
+    reasons = "; ".join(str(refusal) for refusal in refusals)
     nodes = [
         {"node": r.node, "requirement": r.requirement, "systems": dict(r.systems)} for r in refusals
     ]
-    raise Unplaceable(f"No system can serve {told}.", extra={"nodes": nodes})
+    raise Unplaceable(f"No system can serve {reasons}.", extra={"nodes": nodes})

@@ -139,9 +139,11 @@ def _grid(
     positive = [corner for corner in corners if corner > 0] or [1.0]
     scales = {min(positive), max(positive), measured or 1.0}
     values = {scale * 2 ** (half / 2) for scale in scales for half in _OCTAVES}
-    beside = {math.nextafter(corner, way) for corner in corners for way in (-math.inf, math.inf)}
+    neighbours = {
+        math.nextafter(corner, way) for corner in corners for way in (-math.inf, math.inf)
+    }
     most = 1.0 if metric in _RATIOS else math.inf
-    usable = values | corners | beside | {0.0, most}
+    usable = values | corners | neighbours | {0.0, most}
     return sorted(value for value in usable if 0 <= value <= most and math.isfinite(value))
 
 

@@ -120,14 +120,14 @@ def _of_systems(node: Node, known: Sequence[Metric]) -> dict[str, dict[Metric, f
 
 def _check_names(candidates: Sequence[Candidate], supposed: Supposition) -> None:
     known = {candidate.name for candidate in candidates}
-    places = [
+    locations = [
         Location(f"/{member}/{name}", "there is no such system")
         for member, systems in (("metrics", supposed.metrics), ("p99", supposed.p99))
         for name in systems
         if name not in known
     ]
-    if places:
-        raise Invalid("There is no such system.", locations=places)
+    if locations:
+        raise Invalid("There is no such system.", locations=locations)
 
 
 def _amended(schema: Schema, annotations: Mapping[str, Mapping[str, float]]) -> Schema:
@@ -148,8 +148,8 @@ def _annotation(document: dict[str, Any], pointer: str) -> dict[str, Any]:
         else:
             found = found.get(token) if isinstance(found, dict) else None
     if not isinstance(found, dict) or "metric" not in found:
-        place = Location("/annotations", f"{pointer[:200]} is no annotation with a metric")
-        raise Invalid("There is no such annotation.", locations=[place])
+        location = Location("/annotations", f"{pointer[:200]} is no annotation with a metric")
+        raise Invalid("There is no such annotation.", locations=[location])
     return found
 
 

@@ -172,12 +172,7 @@ class _Group:
 
 
 class Groups:
-    """Takes objects one after the other, and answers their groups.
-
-    Args:
-        aggregate: What is computed.
-        most: Groups at most.
-    """
+    """Takes objects one after the other, and answers their groups."""
 
     def __init__(self, aggregate: Aggregate, most: int) -> None:
         self._aggregate = aggregate

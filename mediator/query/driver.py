@@ -36,13 +36,7 @@ _T = TypeVar("_T")
 
 
 class Driver:
-    """Asks the system that a plan has chosen.
-
-    Args:
-        plan: The plan.
-        systems: The systems at hand.
-        budget: What it may cost.
-    """
+    """Asks the system that a plan has chosen."""
 
     def __init__(self, plan: Plan, systems: Systems, budget: Budget) -> None:
         self._plan = plan

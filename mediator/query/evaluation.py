@@ -48,12 +48,7 @@ class Checkpoints:
 
 
 class FilterEvaluator:
-    """Evaluates one filter on many objects.
-
-    Args:
-        filter_: The filter.
-        budget: What the query may cost.
-    """
+    """Evaluates one filter on many objects."""
 
     def __init__(self, filter_: Filter, budget: Budget) -> None:
         self._test = compile_filter(filter_)
@@ -62,10 +57,6 @@ class FilterEvaluator:
 
     async def select(self, objects: Iterable[_T], lookup: Callable[[_T], Lookup]) -> list[_T]:
         """Return the objects that the filter holds for.
-
-        Args:
-            objects: The objects.
-            lookup: Returns the lookup of one.
 
         Raises:
             TooCostly: The time of the query is over.

@@ -94,15 +94,7 @@ class Answer:
 
 
 class Execution:
-    """Carries out one plan.
-
-    Args:
-        plan: The plan.
-        calls: Sends store calls.
-        budget: What it may cost.
-        joiner: Joins what references point to.
-        resolve_torn: Looks at partial objects again.
-    """
+    """Carries out one plan."""
 
     def __init__(
         self,

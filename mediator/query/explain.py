@@ -75,13 +75,7 @@ def _json(value: Value) -> Any:
 
 
 def explanation(plan: Plan, budget: Budget, returned: int) -> dict[str, Any]:
-    """Return how a query was carried out, and what it cost.
-
-    Args:
-        plan: The plan.
-        budget: What it cost.
-        returned: Objects or groups in the answer.
-    """
+    """Return how a query was carried out, and what it cost."""
     return {
         **_search(plan),
         "others": _others(plan),

@@ -33,12 +33,6 @@ Joined = dict[str, Outcome | None]
 class Joiner:
     """Joins what one query asks for; each object is read once.
 
-    Args:
-        calls: Sends store calls.
-        budget: What the query may cost.
-        route_of: Finds where a class of the database lives.
-        resolve_torn: Resolves torn reads.
-
     Attributes:
         partial: Groups of what was joined that are partial.
     """

@@ -54,12 +54,6 @@ def parse_query_document(
 ) -> ParsedQuery:
     """Read a query.
 
-    Args:
-        document: Parsed JSON.
-        schema: The schema of the database.
-        class_name: The class asked.
-        most: The highest limit.
-
     Raises:
         Invalid: With the location of every error.
     """

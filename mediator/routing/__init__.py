@@ -1,1 +1,1 @@
-"""Where the fields of a class live, and what that means for a read or a write."""
+"""Where the fields of a class live, and the store calls that follow for an operation."""

@@ -54,7 +54,7 @@ class Resource:
     Attributes:
         fragments: The fragments to read, the anchor first, each with its fields (None: all).
         groups: The cache groups of the resource, in order.
-        anchored: Whether the anchor is read, so that it tells whether the object exists.
+        anchored: Whether the anchor is read, so that it decides whether the object exists.
         systems: The systems of the fragments.
     """
 

@@ -1,7 +1,7 @@
 """How fresh a read has to be, and whether the view is fresh enough for it.
 
 The view answers what would otherwise take several systems, as long as its copies are known to be
-within the bound. Where they are not, the systems are read: never anything older than was asked for.
+within the bound. Where they are not, the systems are read: no answer is older than it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ReadPreference:
-    """What a reader asks of freshness.
+    """How fresh the answer to a read has to be.
 
     Attributes:
         consistency: ``strong``: as the systems hold it now. ``bounded``: from the materialised

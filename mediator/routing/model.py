@@ -16,14 +16,14 @@ __all__ = ["EMPTY", "ClassRoute", "DatabaseRoute", "RoutingModel"]
 
 @dataclass(frozen=True, eq=False)
 class ClassRoute:
-    """Where the parts of a class live.
+    """Where the fragments of a class live.
 
     Attributes:
         schema: The class.
         schema_version: Its version.
-        fragments: One for each system that holds a part; the one of the anchor group comes first.
-        copy: What the view holds of the class: a copy of whole objects, kept up by the
-            materialiser; None if the database has no view.
+        fragments: One for each system that holds fields of it; the anchor group's comes first.
+        copy: The fragment of the view: copies of whole objects, maintained by the materialiser;
+            None if the database has no view.
     """
 
     schema: ClassSchema
@@ -71,10 +71,9 @@ class DatabaseRoute:
     Attributes:
         schema: The schema.
         classes: The routes.
-        id: What tells the database from earlier and later ones of the same name. Empty, for what no
-            catalogue keeps: the name is the id.
-        held: Classes that are being placed anew: whoever looks at the catalogue may find them
-            elsewhere by now.
+        id: Unique among all databases that ever had the name. Empty, where there is no catalogue:
+            the name is the id.
+        held: Classes that are being placed anew: the catalogue may have moved them by now.
         owned_until: Until when the objects of classes had owners that have none any more
             (`mediator.access.former_owners`).
     """

@@ -10,12 +10,7 @@ __all__ = ["check_owner"]
 
 
 def check_owner(schema: ClassSchema, node: Node) -> None:
-    """Note what keeps a class's `owner_field` from naming the owner of every object.
-
-    Args:
-        schema: The class.
-        node: Where it is written.
-    """
+    """Note what keeps a class's `owner_field` from naming the owner of every object."""
     if schema.owner_field is None:
         return
     field = schema.fields.get(schema.owner_field)

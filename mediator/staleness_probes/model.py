@@ -1,4 +1,4 @@
-"""What is asked of a staleness probe, and what one measurement says."""
+"""The request of a staleness probe, and one measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_TEXT: Final = 2_048
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """What may be asked for at most.
+    """The bounds of a request.
 
     Attributes:
         count: Measurements.
@@ -93,7 +93,7 @@ def read_request(document: Any, limits: ProbeLimits) -> ProbeRequest:
     """Read a request in JSON form.
 
     Raises:
-        Invalid: Something is missing, unknown, or beyond its limit; every mistake has its place.
+        Invalid: A member is missing, unknown, or beyond its limit; with all locations.
     """
     if not isinstance(document, Mapping):
         raise Invalid("A probe is a JSON object.", locations=[Location("", "must be an object")])

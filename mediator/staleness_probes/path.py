@@ -21,7 +21,7 @@ Versions: TypeAlias = Mapping[str, int | None]
 """Versions of cache groups."""
 
 Reader: TypeAlias = Callable[[str], Awaitable[Versions | None]]
-"""Reads an object by its id, and tells its versions; None: it is not there."""
+"""Reads an object by its id and returns its versions; None: it is not there."""
 
 
 class ProbePath(Protocol):
@@ -78,7 +78,7 @@ class PlanePath:
         reader: Reader | None = None,
     ) -> None:
         self._plane = plane
-        self._place = (database, route.schema.name)
+        self._class_address = (database, route.schema.name)
         self._values = _required(route)
         self._preference = preference
         self._reader = reader
@@ -86,13 +86,13 @@ class PlanePath:
     async def create(self, id_: str) -> Versions:
         """See the port."""
         outcome = await self._plane.write(
-            Create(*self._place, id_, uuid4().hex, values=dict(self._values))
+            Create(*self._class_address, id_, uuid4().hex, values=dict(self._values))
         )
         return outcome.versions
 
     async def write(self, id_: str) -> Versions:
         """See the port."""
-        put = Put(*self._place, id_, uuid4().hex, PRESENT, values=dict(self._values))
+        put = Put(*self._class_address, id_, uuid4().hex, PRESENT, values=dict(self._values))
         return (await self._plane.write(put)).versions
 
     async def read(self, id_: str) -> Versions | None:
@@ -100,14 +100,16 @@ class PlanePath:
         if self._reader is not None:
             return await self._reader(id_)
         try:
-            return (await self._plane.read(Get(*self._place, id_), self._preference)).versions
+            return (
+                await self._plane.read(Get(*self._class_address, id_), self._preference)
+            ).versions
         except NotFound:
             return None
 
     async def remove(self, id_: str) -> None:
         """See the port."""
         with suppress(NotFound, PreconditionFailed):
-            await self._plane.write(Delete(*self._place, id_, uuid4().hex, PRESENT))
+            await self._plane.write(Delete(*self._class_address, id_, uuid4().hex, PRESENT))
 
 
 def _required(route: ClassRoute) -> Values:

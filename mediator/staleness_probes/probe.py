@@ -102,10 +102,10 @@ class Probe:
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    asked = self._clock.monotonic()
+                    requested_at = self._clock.monotonic()
                     if _shows(await self._path.read(id_), wanted):
                         return Measurement(lower_s, self._clock.monotonic() - sent, stale)
-                    lower_s, stale = asked - acknowledged, stale + 1
+                    lower_s, stale = requested_at - acknowledged, stale + 1
                     passed = self._clock.monotonic() - acknowledged
                     await asyncio.sleep(max(SHORTEST_PAUSE_S, passed * PAUSE_SHARE))
         except TimeoutError:

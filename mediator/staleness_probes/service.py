@@ -19,30 +19,30 @@ from mediator.routing.model import ClassRoute
 from mediator.staleness_probes.model import ProbeLimits, ProbeRequest
 from mediator.staleness_probes.path import PlanePath, Reader
 from mediator.staleness_probes.probe import Probe, Probed
+from mediator.staleness_probes.probe_lease import ProbeLease
 from mediator.staleness_probes.report import summary
-from mediator.staleness_probes.turn import Turn
 
 __all__ = ["CacheReaders", "StalenessProbes"]
 
 CacheReaders: TypeAlias = Callable[[ProbeRequest], AbstractAsyncContextManager[Reader] | None]
-"""Makes a reader through the cache that a request names; None: there is no such cache."""
+"""Opens a reader through the cache that a request names; None: there is no such cache."""
 
 _log = logging.getLogger("portolan.probing")
 
-_LOST = "It could not be seen to that no other replica probes: the probe was ended."
+_LOST = "The lease that keeps other replicas from probing was lost: the probe was ended."
 
 _State: TypeAlias = Literal["running", "done", "stopped", "failed"]
 
 
 class StalenessProbes:
-    """Carries out probes, one at a time among all replicas: two would measure each other.
+    """Runs probes, one at a time among all replicas: two would measure each other.
 
     Args:
         plane: The data plane; the writes of a probe are writes like any other.
         clock: Its times are used.
-        caches: Makes readers for caches. It decides which URLs may be asked: a probe is no way to
-            make this service send requests anywhere.
-        limits: What may be asked for.
+        caches: Opens readers for caches, of allowed URLs only: a probe is no way to make this
+            service send requests anywhere.
+        limits: The bounds of a request.
         leases: Leases that replicas share; without them there is one probe in each process.
     """
 
@@ -61,8 +61,8 @@ class StalenessProbes:
         self._last: _Run | None = None
         self.limits = limits or ProbeLimits()
 
-    async def begin(self, request: ProbeRequest) -> dict[str, Any]:
-        """Begin a probe, and describe it.
+    async def start(self, request: ProbeRequest) -> dict[str, Any]:
+        """Start a probe, and describe it.
 
         Raises:
             NotFound: There is no such database or class.
@@ -75,12 +75,12 @@ class StalenessProbes:
         path, bound_s = self._path(request, route)
         if self._last is not None and self._last.state == "running":
             raise Conflict("Another probe is going on; two would measure each other.")
-        turn = Turn(self._leases, self._clock)
-        if not await turn.take():
+        lease = ProbeLease(self._leases, self._clock)
+        if not await lease.acquire():
             detail = "Another replica carries out a probe; two would measure each other."
-            raise Conflict(f"{detail} That replica tells of it and ends it.")
-        given = bound_s if request.bound_s is None else request.bound_s
-        self._last = _Run(request, path, given, turn, self._clock)
+            raise Conflict(f"{detail} That replica describes it and can end it.")
+        bound = bound_s if request.bound_s is None else request.bound_s
+        self._last = _Run(request, path, bound, lease, self._clock)
         return self._last.describe()
 
     def describe(self) -> dict[str, Any] | None:
@@ -97,20 +97,20 @@ class StalenessProbes:
         self, request: ProbeRequest, route: ClassRoute
     ) -> tuple[AbstractAsyncContextManager[PlanePath], float | None]:
         """Return the path, and the bound that is declared for it."""
-        place = (self._plane, request.database, route)
+        class_address = (self._plane, request.database, route)
         if request.path == "fresh":
-            return _opened(PlanePath(*place, STRONG)), 0.0
+            return _opened(PlanePath(*class_address, STRONG)), 0.0
         if request.path == "view":
             if route.copy is None:
                 raise _no_path("The database has no view.")
             schema = self._plane.model.databases[request.database].schema
             return _opened(
-                PlanePath(*place, ReadPreference("bounded"))
+                PlanePath(*class_address, ReadPreference("bounded"))
             ), schema.materialised_view.staleness_s
         reader = self._caches(request) if self._caches else None
         if reader is None:
             raise _no_path("must be fresh, view, or the URL of a cache that is set up")
-        return _cached(reader, place), request.delta_s
+        return _cached(reader, class_address), request.delta_s
 
 
 class _Run:
@@ -121,34 +121,34 @@ class _Run:
         request: ProbeRequest,
         path: AbstractAsyncContextManager[PlanePath],
         bound_s: float | None,
-        turn: Turn,
+        lease: ProbeLease,
         clock: Clock,
     ) -> None:
-        self._turn = turn
+        self._lease = lease
         self._request = request
         self._bound_s = bound_s
-        self._begun_s = clock.now()
+        self._started_s = clock.now()
         self._probed = Probed()
         self.state: _State = "running"
-        self._task = asyncio.create_task(self._carry_out(path, clock))
+        self._task = asyncio.create_task(self._run(path, clock))
 
-    async def _carry_out(self, path: AbstractAsyncContextManager[PlanePath], clock: Clock) -> None:
+    async def _run(self, path: AbstractAsyncContextManager[PlanePath], clock: Clock) -> None:
         try:
             async with path as opened:
                 await self._probe(Probe(opened, clock))
             ended: _State = "failed" if _LOST in self._probed.reasons else "done"
         except asyncio.CancelledError:
             ended = "stopped"
-        except Exception:  # noqa: BLE001 - nobody awaits the task: the description must tell
+        except Exception:  # noqa: BLE001 - nobody awaits the task: its description has the state
             _log.exception("a staleness probe failed")
             ended = "failed"
-        await self._turn.give_back()  # before it is told: who sees the end may begin the next
+        await self._lease.release()  # before the state changes: then the next may start
         self.state = ended
 
     async def _probe(self, probe: Probe) -> None:
-        """Measure until all is done, or the turn is another's."""
+        """Measure until all is done, or the lease is lost."""
         probing = asyncio.create_task(probe.run(self._request.plan, self._probed))
-        lost = asyncio.create_task(self._turn.lost())
+        lost = asyncio.create_task(self._lease.lost())
         try:
             await asyncio.wait({probing, lost}, return_when=asyncio.FIRST_COMPLETED)
             if not probing.done():
@@ -166,10 +166,10 @@ class _Run:
         await asyncio.wait([self._task])
         if self.state == "running":  # it had not come to its first step
             self.state = "stopped"
-            await self._turn.give_back()
+            await self._lease.release()
 
     def describe(self) -> dict[str, Any]:
-        request, made = self._request, len(self._probed.measurements) + self._probed.failures
+        request, measured = self._request, len(self._probed.measurements) + self._probed.failures
         report = summary(request.path, self._probed, self._bound_s)
         return {
             "state": self.state,
@@ -177,8 +177,8 @@ class _Run:
             "class": request.class_name,
             **asdict(request.plan),
             "delta_s": request.delta_s,
-            "begun_s": self._begun_s,
-            "progress": made / request.plan.count,
+            "started_s": self._started_s,
+            "progress": measured / request.plan.count,
             "report": report.as_document(),
         }
 
@@ -190,10 +190,10 @@ async def _opened(path: PlanePath) -> AsyncIterator[PlanePath]:
 
 @asynccontextmanager
 async def _cached(
-    reader: AbstractAsyncContextManager[Reader], place: tuple[DataPlane, str, ClassRoute]
+    reader: AbstractAsyncContextManager[Reader], class_address: tuple[DataPlane, str, ClassRoute]
 ) -> AsyncIterator[PlanePath]:
     async with reader as read:
-        yield PlanePath(*place, reader=read)
+        yield PlanePath(*class_address, reader=read)
 
 
 def _no_path(detail: str) -> Invalid:

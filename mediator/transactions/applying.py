@@ -2,7 +2,7 @@
 
 Every step needs the write's intent and removes it; so it takes effect once, however often and
 however late it is sent. Where its result is needed even after another replica has applied it, the
-store remembers it; else whoever comes second does not know the versions.
+store remembers it; else a replica that comes second does not know the versions.
 """
 
 from __future__ import annotations
@@ -55,13 +55,7 @@ class _Progress:
 
 
 class Applier:
-    """Applies committed writes.
-
-    Args:
-        calls: Sends store calls.
-        intents: Removes intents.
-        remove_copy: Removes the view's copy of an object that was deleted.
-    """
+    """Applies committed writes."""
 
     def __init__(
         self,

@@ -47,13 +47,6 @@ MAX_WAIT_S: Final = 2.0
 class Transactions:
     """Carries out transactions, and what single writes over several systems need.
 
-    Args:
-        plane: Carries out single operations.
-        calls: Sends store calls.
-        log: The log of writes over several systems.
-        clock: The time, for what expires.
-        observe: Notified of what was recovered.
-
     Attributes:
         resolver: Resolves writes whose intents are met.
         joint: Carries out single writes over several systems.
@@ -183,7 +176,7 @@ class Transactions:
         met = await validate(intents, transaction.reads, routes, intent, now)
         # Only now: a class that is held may have been placed anew before its records were read.
         read = {seen.class_name for seen in transaction.reads} & routes.keys()
-        self._calls.check_writable(f for name in read for f in routes[name].fragments)
+        self._calls.admission.check(f for name in read for f in routes[name].fragments)
         if met:
             raise Blocked(met)
 

@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Locked, MediatorError, Unavailable
+from mediator.base.results import result_or_error
 from mediator.model.operations import Outcome, WriteOperation
 from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
@@ -53,14 +54,7 @@ class _LockTimeout(Exception):
 
 
 class JointWriter:
-    """Writes objects whose fragments lie on several systems; implements `JointWrites`.
-
-    Args:
-        plane: Carries out single operations.
-        calls: Sends store calls.
-        resolver: Applies what is committed, and resolves what is met.
-        phases: The phases of a write.
-    """
+    """Writes objects whose fragments lie on several systems; implements `JointWrites`."""
 
     def __init__(
         self,
@@ -136,10 +130,7 @@ class JointWriter:
 
         async def write_alone(write: RoutedWrite) -> Answer:
             async with slots:
-                try:
-                    return await self.write(*write)
-                except MediatorError as error:
-                    return error
+                return await result_or_error(self.write, *write)
 
         blocked = [o for o, a in zip(operations, attempted, strict=True) if isinstance(a, Blocked)]
         alone = iter(await asyncio.gather(*map(write_alone, blocked)))
@@ -233,14 +224,9 @@ class JointWriter:
             and one.operation.fingerprint
             and one.locked.is_known
         ]
-
-        async def stored_outcome(route: ClassRoute, operation: WriteOperation) -> _Attempted | None:
-            try:
-                return await self._plane.stored_outcome(route, operation)
-            except MediatorError as error:
-                return error
-
-        answers = await concurrently(stored_outcome(*operations[i]) for i in keyed)
+        answers = await concurrently(
+            result_or_error(self._plane.stored_outcome, *operations[i]) for i in keyed
+        )
         for i, answer in zip(keyed, answers, strict=True):
             decided[i] = answer or decided[i]
 

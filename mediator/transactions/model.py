@@ -21,11 +21,7 @@ MOST_WRITES: Final = 100
 
 
 class Blocked(Exception):
-    """Somebody else is writing an object; nothing has happened, and it may be tried again.
-
-    Args:
-        met: The intents that were met.
-    """
+    """Somebody else is writing an object; nothing has happened, and it may be tried again."""
 
     def __init__(self, met: ForeignIntents | None = None) -> None:
         super().__init__()

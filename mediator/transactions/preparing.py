@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from mediator.base.errors import MediatorError
+from mediator.base.results import results_or_raise
 from mediator.model.apply import Refused, apply_operator
 from mediator.model.operations import (
     ANYTHING,
@@ -71,11 +72,6 @@ async def prepare(
     pending: Sequence[PendingOperation], intent: str, calls: StoreCalls
 ) -> list[PreparedOperation | MediatorError]:
     """Turn operations into steps; what has to be read is read with one call for each system.
-
-    Args:
-        pending: The operations.
-        intent: The intent of the write.
-        calls: Sends store calls.
 
     Returns:
         For each its steps, or why it cannot be applied, as if it came alone.
@@ -158,12 +154,8 @@ def _whole(operation: WriteOperation) -> Get:
 def _prepare_one(
     pending: PendingOperation, records: Sequence[Record | MediatorError | None], intent: str
 ) -> PreparedOperation | MediatorError:
-    fragments: list[Record | None] = []
-    for record in records:
-        if isinstance(record, MediatorError):
-            return record
-        fragments.append(record)
     try:
+        fragments = results_or_raise(records)
         operation = _as_update(pending, fragments)
         if isinstance(operation, Outcome):
             return PreparedOperation(pending.locked.target, None, operation)

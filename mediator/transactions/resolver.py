@@ -72,14 +72,7 @@ class OperationPlane(Protocol):
 
 
 class TransactionResolver:
-    """Resolves writes, also those of dead coordinators; implements `IntentResolver`.
-
-    Args:
-        plane: Carries out single operations.
-        calls: Sends store calls.
-        log: The log.
-        observe: Notified of what was recovered.
-    """
+    """Resolves writes, also those of dead coordinators; implements `IntentResolver`."""
 
     def __init__(
         self, plane: OperationPlane, calls: StoreCalls, log: TransactionLog, observe: Observer

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mediator.base.errors import MediatorError
+from mediator.base.results import results_or_raise
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, RecordState
 
@@ -86,13 +87,10 @@ def locked_objects(
     answers = iter(states)
     objects: list[LockedObject | MediatorError] = []
     for target in targets:
-        fragments: dict[Fragment, RecordState] = {}
-        error: MediatorError | None = None
-        for fragment in target.route.fragments:
-            state = next(answers)
-            if isinstance(state, MediatorError):
-                error = error or state
-            else:
-                fragments[fragment] = state
-        objects.append(error or LockedObject(target, fragments))
+        own = [next(answers) for _ in target.route.fragments]
+        try:
+            fragments = dict(zip(target.route.fragments, results_or_raise(own), strict=True))
+            objects.append(LockedObject(target, fragments))
+        except MediatorError as error:
+            objects.append(error)
     return objects

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import orjson
 
-from sketch.protocol.queries import key_of_query, spelled
+from sketch.protocol.queries import canonical_query, key_of_query
 from sketch.protocol.wire import GroupMap
 
 __all__ = ["QueryResult", "Readable", "Resource", "object_key", "segment"]
@@ -152,7 +152,7 @@ class QueryResult:
     def of(cls, class_name: str, parameters: Mapping[str, Any]) -> QueryResult:
         """Return the result in its canonical spelling; only that one may be cached."""
         pairs = ((name, _text(name, value)) for name, value in parameters.items())
-        return cls(class_name, spelled(pairs))
+        return cls(class_name, canonical_query(pairs))
 
     @property
     def path(self) -> str:

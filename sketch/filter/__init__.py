@@ -1,1 +1,1 @@
-"""Bloom filters, plain and counting, on one hash family."""
+"""The Bloom filter, the counting Bloom filter, and their one hash family."""

@@ -1,31 +1,55 @@
-"""The plain Bloom filter; keys enter it, but do not leave."""
+"""The Bloom filter of clients and of the simulator: keys enter it, but do not leave."""
 
 from __future__ import annotations
 
-from typing import Any
+from math import inf, log
+from typing import Any, Final
 
+import mmh3
 import numpy as np
 from numpy.typing import NDArray
 
-from sketch.filter.hashing import Key, Keys, hash_all, positions, positions_of
-from sketch.filter.membership import Membership
+from sketch.filter.hashing import (
+    STRIDE,
+    WORD,
+    Key,
+    Keys,
+    as_words,
+    hash_all,
+    position_rounds,
+    positions,
+    positions_of,
+)
 from sketch.filter.shape import FilterShape
 
-__all__ = ["BloomFilter", "FilterShape", "ShapesDiffer"]
+__all__ = ["BloomFilter"]
+
+_BATCH: Final = 16_384
+"""Hashes in one step: what is computed of them stays in the second-level cache."""
 
 
-class ShapesDiffer(ValueError):
-    """Filters of different shapes cannot be united: their bits mean different things."""
-
-
-class BloomFilter(Membership):
+class BloomFilter:
     """A set of keys that may say yes wrongly, but never no.
+
+    Beside the plain bits it keeps one byte for each: testing it takes a single look-up, at the
+    price of eight times the memory.
 
     Args:
         shape: Size, number of bits of a key, seed.
+
+    Attributes:
+        shape: Size, number of bits of a key, seed.
     """
 
-    __slots__ = ()
+    __slots__ = ("_bits", "_cells", "_further", "_seed", "_size", "shape")
+
+    def __init__(self, shape: FilterShape) -> None:
+        self.shape = shape
+        self._bits = bytearray(shape.size)
+        self._cells = bytearray(shape.bits)
+        self._size = shape.bits
+        self._seed = shape.seed
+        self._further = range(1, shape.hashes)
 
     @classmethod
     def from_bits(cls, shape: FilterShape, bits: bytes | bytearray | memoryview) -> BloomFilter:
@@ -36,39 +60,89 @@ class BloomFilter(Membership):
         """
         if memoryview(bits).nbytes != shape.size:
             raise ValueError("the bits are not as many as the shape says")
-        made = cls(shape)
-        made._bits[:] = memoryview(bits).cast("B")
-        made._view()[:] = np.unpackbits(np.frombuffer(made._bits, np.uint8))
-        return made
+        filter_ = cls(shape)
+        filter_._bits[:] = memoryview(bits).cast("B")
+        filter_._view()[:] = np.unpackbits(np.frombuffer(filter_._bits, np.uint8))
+        return filter_
+
+    @property
+    def bits(self) -> memoryview:
+        """The plain bit array as it stands, most significant bit first; not to be written."""
+        return memoryview(self._bits).toreadonly()
 
     def add(self, key: Key) -> None:
-        """Let a key enter."""
-        for place in positions(key, self.shape):
-            self._cells[place] = 1
-            self._bits[place >> 3] |= 0x80 >> (place & 7)
+        """Add a key."""
+        for position in positions(key, self.shape):
+            self._cells[position] = 1
+            self._bits[position >> 3] |= 0x80 >> (position & 7)
 
     def add_many(self, keys: Keys) -> None:
-        """Let many keys enter."""
-        self.add_hashes(hash_all(keys, self.shape.seed))
+        """Add many keys."""
+        found = positions_of(hash_all(keys, self._seed), self.shape).reshape(-1)
+        masks = np.right_shift(np.uint8(0x80), (found & 7).astype(np.uint8))
+        np.bitwise_or.at(np.frombuffer(self._bits, np.uint8), found >> 3, masks)
+        self._view()[found] = 1
 
-    def add_hashes(self, hashes: NDArray[Any]) -> None:
-        """Let many keys enter by their hashes, 16 bytes in each row, of the filter's seed.
+    def contains(self, key: Key) -> bool:
+        """Whether a key may be in the filter; False is certain."""
+        # This is `hashing.positions`, written out so that it may stop at the first clear bit.
+        data = key.encode() if isinstance(key, str) else key
+        words = mmh3.mmh3_x86_128_uintdigest(data, self._seed)
+        at = words & WORD
+        cells, size = self._cells, self._size
+        if not cells[at * size >> 32]:
+            return False
+        stride = (words >> 33) & 0x7FFF_FFFF | STRIDE
+        for _ in self._further:
+            at = at + stride & WORD
+            if not cells[at * size >> 32]:
+                return False
+        return True
+
+    __contains__ = contains
+
+    def contains_many(self, keys: Keys) -> NDArray[np.bool_]:
+        """Test many keys; the results are in their order."""
+        return self.contains_hashes(hash_all(keys, self._seed))
+
+    def contains_hashes(self, hashes: NDArray[Any]) -> NDArray[np.bool_]:
+        """Test many keys by their hashes, 16 bytes in each row, of the filter's seed.
 
         Raises:
             ValueError: The rows are no hashes.
         """
-        places = positions_of(hashes, self.shape).reshape(-1)
-        masks = np.right_shift(np.uint8(0x80), (places & 7).astype(np.uint8))
-        np.bitwise_or.at(np.frombuffer(self._bits, np.uint8), places >> 3, masks)
-        self._view()[places] = 1
+        words = as_words(hashes)
+        results = np.empty(len(words), np.bool_)
+        for first in range(0, len(words), _BATCH):
+            chunk = slice(first, first + _BATCH)
+            results[chunk] = self._least(words[chunk])
+        return results
 
-    def union(self, other: BloomFilter) -> BloomFilter:
-        """Return a filter of the keys of both.
+    @property
+    def fill_ratio(self) -> float:
+        """The share of the bits that are set."""
+        return int.from_bytes(self._bits).bit_count() / self._size
 
-        Raises:
-            ShapesDiffer: They are of different shapes.
-        """
-        if self.shape != other.shape:
-            raise ShapesDiffer(f"{self.shape} and {other.shape} cannot be united")
-        mine, others = (np.frombuffer(one.bits, np.uint8) for one in (self, other))
-        return BloomFilter.from_bits(self.shape, (mine | others).tobytes())
+    @property
+    def false_positive_rate(self) -> float:
+        """The share of keys that were never added, but are found, as the bits stand."""
+        return float(self.fill_ratio**self.shape.hashes)
+
+    @property
+    def estimated_count(self) -> float:
+        """How many different keys were added, about; infinite if all bits are set."""
+        fill = self.fill_ratio
+        return inf if fill == 1 else -self._size / self.shape.hashes * log(1 - fill)
+
+    def _view(self) -> NDArray[np.uint8]:
+        return np.frombuffer(self._cells, np.uint8)
+
+    def _least(self, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        """Return the least cell of each key: nothing, unless all of its bits are set."""
+        cells = self._view()
+        rounds = position_rounds(words, self.shape)
+        # No position lies outside, so that clipping changes nothing; it spares the check.
+        least = np.take(cells, next(rounds), mode="clip")
+        for found in rounds:
+            np.minimum(least, np.take(cells, found, mode="clip"), out=least)
+        return least

@@ -1,75 +1,68 @@
-"""A Bloom filter that keys can leave."""
+"""The counting Bloom filter of the server's sketch in memory: keys can leave it."""
 
 from __future__ import annotations
 
-from typing import Final
+from array import array
 
-from sketch.filter.bloom import BloomFilter
-from sketch.filter.hashing import Key, positions
-from sketch.filter.membership import Membership
+from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 
-__all__ = ["CountingFilter", "NeverAdded"]
-
-_SATURATED: Final = 0xFF
+__all__ = ["CountingFilter"]
 
 
-class NeverAdded(ValueError):
-    """The key is not in the filter, so it cannot leave; nothing has been changed."""
-
-
-class CountingFilter(Membership):
+class CountingFilter:
     """Counts the keys of each bit, and keeps the plain bits beside.
 
-    A key that is added twice has to be removed twice. A count of 255 is saturated: it is no longer
-    known, and never goes down again. Removing a key that is found, but was never added, takes
-    another key out; who removes has to know what was added.
+    It remembers its keys, so that each enters once and none leaves that is not there: counts are
+    exact, and none takes another key out.
 
     Args:
         shape: Size, number of bits of a key, seed.
 
     Attributes:
+        bits: The plain filter, always up to date.
         generation: Counts the changes of the bits.
     """
 
-    __slots__ = ("generation",)
-
     def __init__(self, shape: FilterShape) -> None:
-        super().__init__(shape)
-        self.generation = 0
+        self._shape = shape
+        self._keys: set[str] = set()
+        self._counts = array("I", bytes(4 * shape.bits))
+        self.bits = bytearray(shape.size)
+        self.generation = 1
 
-    def add(self, key: Key) -> None:
-        """Let a key enter."""
-        cells = self._cells
-        for place in set(positions(key, self.shape)):
-            count = cells[place]
-            if count < _SATURATED:
-                cells[place] = count + 1
-            if not count:
-                self._flip(place)
+    def __len__(self) -> int:
+        return len(self._keys)
 
-    def remove(self, key: Key) -> None:
-        """Let a key leave.
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
 
-        Raises:
-            NeverAdded: One of its bits is not set.
-        """
-        cells = self._cells
-        # Two of a key's bits may fall together; they count as one, here and in `add`.
-        places = set(positions(key, self.shape))
-        if not all(cells[place] for place in places):
-            raise NeverAdded("the key is not in the filter")
-        for place in places:
-            count = cells[place]
-            if count < _SATURATED:
-                cells[place] = count - 1
-            if count == 1:
-                self._flip(place)
+    @property
+    def bits_set(self) -> int:
+        """How many bits are set."""
+        return int.from_bytes(self.bits).bit_count()
 
-    def plain(self) -> BloomFilter:
-        """Return the plain filter as it stands."""
-        return BloomFilter.from_bits(self.shape, self._bits)
+    def add(self, key: str) -> None:
+        """Add a key; once, however often it is called."""
+        if key in self._keys:
+            return
+        self._keys.add(key)
+        # Two of a key's positions may be the same; they count as two, here and in `discard`.
+        for position in positions(key, self._shape):
+            self._counts[position] += 1
+            if self._counts[position] == 1:
+                self._flip(position)
 
-    def _flip(self, place: int) -> None:
-        self._bits[place >> 3] ^= 0x80 >> (place & 7)
+    def discard(self, key: str) -> None:
+        """Remove a key, if it is there."""
+        if key not in self._keys:
+            return
+        self._keys.remove(key)
+        for position in positions(key, self._shape):
+            self._counts[position] -= 1
+            if self._counts[position] == 0:
+                self._flip(position)
+
+    def _flip(self, position: int) -> None:
+        self.bits[position >> 3] ^= 0x80 >> (position & 7)
         self.generation += 1

@@ -24,7 +24,7 @@ __all__ = [
     "hash_words",
     "octets",
     "packed_positions",
-    "place_rounds",
+    "position_rounds",
     "positions",
     "positions_of",
 ]
@@ -109,7 +109,7 @@ def positions_of(hashes: NDArray[Any], shape: FilterShape) -> NDArray[np.int64]:
     Raises:
         ValueError: The rows are no hashes.
     """
-    return np.stack(list(place_rounds(as_words(hashes), shape)), axis=1)
+    return np.stack(list(position_rounds(as_words(hashes), shape)), axis=1)
 
 
 def as_words(hashes: NDArray[Any]) -> Hashes:
@@ -125,12 +125,12 @@ def as_words(hashes: NDArray[Any]) -> Hashes:
     return raw.view(_LITTLE).reshape(-1, _WORDS)
 
 
-def place_rounds(words: Hashes, shape: FilterShape) -> Iterator[NDArray[np.int64]]:
+def position_rounds(words: Hashes, shape: FilterShape) -> Iterator[NDArray[np.int64]]:
     """Yield the first bit of each key, then the second one of each, and so on."""
     at = words[:, 0].copy()
     stride = words[:, 1] >> np.uint32(1) | np.uint32(STRIDE)
     bits = np.uint64(shape.bits)
     for _ in range(shape.hashes):
-        # Places are below 2³¹: as signed numbers they are the same, and indices as they stand.
+        # Positions are below 2³¹: as signed numbers they are the same, and indices as they stand.
         yield (at * bits >> _SHIFT).view(np.int64)
         at += stride

@@ -105,5 +105,5 @@ export function readFilter(raw: ArrayBuffer): Filter;
 /** The bits of a key. */
 export function positions(key: string, shape: { m: number; k: number; seed: number }): number[];
 
-/** A query as it is spelled in its address and in its key. */
-export function spell(parameters: Record<string, any>): string;
+/** The parameters of a query as its address and its key have them. */
+export function canonicalQuery(parameters: Record<string, any>): string;

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from sketch.filter.bloom import FilterShape
+from sketch.filter.counting import CountingFilter
+from sketch.filter.shape import FilterShape
 from sketch.memory.deadlines import Deadlines
-from sketch.memory.filter import MemoryFilter
 from sketch.memory.purges import OwedPurges
 from sketch.memory.queries import Registrations
 from sketch.memory.versions import Versions
@@ -52,7 +52,7 @@ class MemoryPartition:
         self._wanted: set[str] = set()
         self.queries = Registrations(limits.queries, now)
         self.incarnation = uuid4().hex
-        self.filter = MemoryFilter(shape)
+        self.filter = CountingFilter(shape)
         self.purges = OwedPurges(limits)
         self.versions = Versions()
         self.layout = self.schema = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.memory.partition import MemoryPartition
 from sketch.protocol.bounds import by_partition, checked, checked_keys, known_versions
 from sketch.protocol.port import (

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol, TypeAlias
 
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 
 __all__ = [
     "BeginResult",

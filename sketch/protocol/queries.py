@@ -1,7 +1,7 @@
-"""Query results as resources: the spelling of their addresses, their keys (docs/sketch-wire.md).
+"""Query results as resources: their canonical addresses and their keys (docs/sketch-wire.md).
 
-The key of a query's result is ``class//`` and its parameters as they are spelled in its address. No
-object has such a key, as no id has a slash.
+The key of a query's result is ``class//`` and its canonical query. No object has such a key, as no
+id has a slash.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["LONGEST", "key_of_query", "query_of_key", "spelled"]
+__all__ = ["LONGEST", "canonical_query", "key_of_query", "query_of_key"]
 
 LONGEST: Final = 1_000
 """Bytes of a query that is cached; longer ones are answered, but not kept."""
 
 _UNESCAPED: Final = "!'()*~,"
-"""What JavaScript's encodeURIComponent lets be, and the comma of lists."""
-_MARK: Final = "//"
+"""What JavaScript's encodeURIComponent does not escape, and the comma of lists."""
+_SEPARATOR: Final = "//"
 
 
-def spelled(parameters: Iterable[tuple[str, str]]) -> str:
-    """Return parameters as the query of an address, in the one spelling that is cached.
+def canonical_query(parameters: Iterable[tuple[str, str]]) -> str:
+    """Return parameters as the query of an address, in the one form that is cached.
 
     Each is escaped as encodeURIComponent does it, but for commas; then they are sorted.
     """
@@ -31,12 +31,12 @@ def spelled(parameters: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def key_of_query(class_name: str, spelling: str) -> str:
-    """Return the key of a query's result."""
-    return f"{class_name}{_MARK}{spelling}"
+def key_of_query(class_name: str, query: str) -> str:
+    """Return the key of the result of a canonical query."""
+    return f"{class_name}{_SEPARATOR}{query}"
 
 
 def query_of_key(key: str) -> str | None:
-    """Return the spelling of the query whose result has this key; None for other keys."""
-    _, mark, spelling = key.partition(_MARK)
-    return spelling if mark else None
+    """Return the canonical query whose result has this key; None for other keys."""
+    _, separator, query = key.partition(_SEPARATOR)
+    return query if separator else None

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Snapshot
 
 __all__ = ["NO_INCARNATION", "full_bits", "united"]

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 
-from sketch.filter.bloom import FilterShape
-from sketch.filter.hashing import positions
+from sketch.filter.bloom import BloomFilter
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Snapshot
 
 __all__ = [
@@ -115,8 +115,11 @@ class ClientFilter:
         """Whether what a key names has to be revalidated."""
         if self.revalidate_all:
             return True
-        bits = self.bits
-        return all(bits[bit >> 3] & (0x80 >> (bit & 7)) for bit in positions(key, self.shape))
+        return key in self._filter
+
+    @cached_property
+    def _filter(self) -> BloomFilter:
+        return BloomFilter.from_bits(self.shape, self.bits)
 
     def keys_of(
         self, class_name: str, id_: str, fields: Collection[str] | None = None

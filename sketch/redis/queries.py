@@ -7,8 +7,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
+from sketch.filter.shape import FilterShape
 from sketch.protocol.bounds import checked, checked_keys
 from sketch.protocol.port import EndResult, Grant, Partition, QueryRegistrations, ResultChanges
 from sketch.redis.steps import StepCoalescer, StepResult

@@ -56,7 +56,7 @@ class ScriptClient:
     Args:
         redis: The client whose settings the connection is made with.
         script: The script.
-        fingerprint: Becomes part of every run id: partitions of another one begin anew.
+        fingerprint: Becomes part of every run id: partitions of another one are invalidated.
         timeout_s: Longest wait for replies.
     """
 

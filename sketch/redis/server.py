@@ -21,8 +21,8 @@ from redis.asyncio import Redis
 
 from redis_connection.commands import arguments
 from redis_connection.scripts import Script
-from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
+from sketch.filter.shape import FilterShape
 from sketch.protocol.bounds import by_partition, checked, checked_keys, known_versions
 from sketch.protocol.port import (
     BeginResult,
@@ -88,7 +88,7 @@ class RedisSketch:
     Args:
         redis: Its address, or a client whose settings are used for a connection of our own.
         limits: What is promised and held; all replicas should say the same.
-        shape: Of the filters; partitions that were of another shape are begun anew.
+        shape: Of the filters; partitions of another shape are invalidated.
         namespace: What the names of all keys begin with.
         timeout_s: Longest wait for replies.
 

@@ -106,7 +106,7 @@ class Cate(Adaptive):
         self._settings = settings or CateSettings()
         self._of_class: dict[Partition, CateSettings] = {}
 
-    def agree(self, terms: Mapping[Partition, Terms]) -> None:
+    def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
         """Take in what classes ask for."""
         self._retain(terms)
         self._of_class = {

@@ -1,4 +1,4 @@
-"""What is told of lives: metrics subscribe."""
+"""Events of TTL estimation, for metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["TtlGranted"]
 
 
 class TtlGranted(NamedTuple):
-    """An answer of a class was granted a life of so many seconds; 0: it must not be kept."""
+    """An answer of a class was granted a TTL, in seconds; 0: it must not be kept."""
 
     partition: Partition
-    life_s: float
+    ttl_s: float

@@ -66,7 +66,7 @@ class Learner(Adaptive):
         self._of_class: dict[Partition, LearnerSettings] = {}
         self._dials: dict[Partition, Dials] = {}
 
-    def agree(self, terms: Mapping[Partition, Terms]) -> None:
+    def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
         """Take in what classes ask for; what was learned for other terms is forgotten."""
         self._retain(terms)
         before = self._of_class

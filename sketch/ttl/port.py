@@ -36,7 +36,7 @@ class TtlEstimator(Protocol):
     def regrets(self) -> Mapping[Partition, Regret]:
         """What became of copies, by class; empty if nothing is remembered."""
 
-    def agree(self, terms: Mapping[Partition, Terms]) -> None:
+    def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
         """Take in what all classes ask for; what is remembered of others is forgotten."""
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:

@@ -28,7 +28,7 @@ class Static:
         """Remember nothing."""
         return {}
 
-    def agree(self, terms: Mapping[Partition, Terms]) -> None:
+    def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
         """Do nothing: whoever asks takes off what a class allows at most."""
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port

@@ -16,7 +16,7 @@ import pytest
 from redis.asyncio import Redis
 
 from mediator.stores.port import SystemConfig
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
 from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
@@ -188,14 +188,15 @@ async def test_a_server_whose_memory_is_full_takes_nothing_by_halves(server: Ser
 
 _WRITER = """
 import asyncio, sys
-from sketch.filter.bloom import FilterShape
-from sketch.protocol.port import Part, SketchLimits
+from sketch.filter.shape import FilterShape
+from sketch.protocol.port import Partition, SketchLimits
 from sketch.redis.server import RedisSketch
 
 async def write():
     limits = SketchLimits(longest_ttl_s=600.0, lease_s=float(sys.argv[2]))
-    sketch, part = RedisSketch(sys.argv[1], limits, FilterShape(bits=8192)), Part(*sys.argv[3:5])
-    await asyncio.gather(*(sketch.begin(part, [key], "of " + key) for key in sys.argv[5:]))
+    sketch = RedisSketch(sys.argv[1], limits, FilterShape(bits=8192))
+    partition = Partition(*sys.argv[3:5])
+    await asyncio.gather(*(sketch.begin(partition, [key], "of " + key) for key in sys.argv[5:]))
     print("begun", flush=True)
     await asyncio.sleep(600)
 

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio.connection import parse_url
 
 from mediator.stores.port import SystemConfig
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable
 from sketch.redis.server import RedisSketch
 

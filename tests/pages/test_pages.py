@@ -194,12 +194,12 @@ async def test_a_probe_is_stopped_from_the_page(page: Page, stage: Stage) -> Non
     await expect(page.locator("#probe-state")).to_contain_text("stopped")
 
 
-async def test_lives_are_drawn_and_told(page: Page, stage: Stage) -> None:
+async def test_ttls_are_drawn_and_listed(page: Page, stage: Stage) -> None:
     await stage.data.get(f"{stage.database}/articles/a1")
     await page.goto("/coherence")
     await expect(page.locator(".chart canvas")).to_be_visible()
     await page.get_by_text("As a table").click()
-    await expect(page.locator("#lives-1 tbody tr").first).to_be_visible()
+    await expect(page.locator("#ttls-1 tbody tr").first).to_be_visible()
 
 
 async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None:
@@ -232,7 +232,7 @@ async def test_a_job_is_foretold_and_then_started(page: Page, stage: Stage) -> N
     )
     job = '{"kind": "example.count", "spec": {"records": {"class": "articles"}, "field": "title"}}'
     await typed.fill(job)
-    await page.get_by_role("button", name="Foretell what it costs").click()
+    await page.get_by_role("button", name="Forecast the cost").click()
     await expect(page.locator("#state-heading")).to_have_text("State: queued")
     foretold = await stage.take()
     assert foretold.dry_run

@@ -14,7 +14,7 @@ from app.api.router import DataApi
 from app.coherence.caches import Caches
 from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
 from sketch.protocol.wire import ClientFilter, decode
 from sketch.redis.server import RedisSketch
@@ -55,10 +55,10 @@ class Paper:
     async def inc(self, id_: str) -> httpx.Response:
         return await self.http.patch(f"articles/{id_}", content=INC, headers=UPDATE)
 
-    async def end_marks(self) -> None:
-        """End the marks of this replica that linger, as after a while."""
-        marks = self.caches._lingering
-        await marks._end_all(list(marks._marks.values()))
+    async def release_leases(self) -> None:
+        """Release the cached write leases of this replica, as after a while."""
+        leases = self.caches._leases
+        await leases._release_all(list(leases._leases.values()))
 
     async def filter(self) -> ClientFilter:
         answer = await self.http.get("sketch")

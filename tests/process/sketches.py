@@ -11,8 +11,8 @@ import numpy.typing as npt
 from redis.asyncio import Redis
 
 from redis_connection.scripts import Script
-from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
+from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import Partition, PurgeQueue, ServerSketch, SketchLimits, Snapshot
 from sketch.protocol.states import Inspectable
@@ -105,7 +105,7 @@ class _MemoryWorld(World):
     async def leaks(self, partition: Partition = PARTITION) -> list[int]:
         assert isinstance(self.sketch, MemorySketch)
         it = self.sketch._partition(partition).filter
-        return _leaks(it._members, it._counts, self._shape)
+        return _leaks(it._keys, it._counts, self._shape)
 
 
 class _ClockedSketch(RedisSketch):

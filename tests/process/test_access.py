@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from app.commands.doctor.service import look_at
+from app.commands.doctor.service import examine_service
 from app.commands.key import key
 from app.commands.key_option import key_in
 from mediator.access.cache import AccessCache
@@ -345,7 +345,7 @@ async def test_readiness_tells_nobody_of_classes_and_of_what_systems_said(
     assert all(system == {"ok": True} for system in told["systems"].values())
 
 
-@pytest.mark.parametrize("bound", ["MOST_KEYS_OF_TENANT", "MOST_KEYS"])
+@pytest.mark.parametrize("bound", ["MAX_KEYS_OF_TENANT", "MAX_KEYS"])
 async def test_keys_are_bounded_for_each_tenant_and_for_all(
     running: Guarded, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
@@ -357,17 +357,17 @@ async def test_keys_are_bounded_for_each_tenant_and_for_all(
     theirs = f"/admin/v1/tenants/{running.stranger}/keys"
     assert (await running.admin.post(theirs, json=wanted, headers=headers)).status_code == 201
     count = len(await tenancy.keys(running.stranger))
-    if bound == "MOST_KEYS":
+    if bound == "MAX_KEYS":
         count = sum(
-            key.principal.tenant != "operator" for key in tenancy.book.current.keys.values()
+            key.principal.tenant != "operator" for key in tenancy.cache.current.keys.values()
         )
     monkeypatch.setattr(f"mediator.catalogue.tenants.{bound}", count)
     refused = await running.admin.post(theirs, json=wanted, headers=headers)
     assert refused.status_code == 409
     others = f"/admin/v1/tenants/{tenant}/keys"
     made = await running.admin.post(others, json=wanted, headers=operator)
-    assert made.status_code == (201 if bound == "MOST_KEYS_OF_TENANT" else 409)
-    if bound == "MOST_KEYS":
+    assert made.status_code == (201 if bound == "MAX_KEYS_OF_TENANT" else 409)
+    if bound == "MAX_KEYS":
         ours = "/admin/v1/tenants/operator/keys"
         assert (await running.admin.post(ours, json=wanted, headers=operator)).status_code == 201
     monkeypatch.undo()
@@ -501,14 +501,14 @@ async def test_keys_are_made_listed_and_revoked_from_the_command_line(
     made = orjson.loads(await run("create", "--subject", "ada", "--grant", "read", *of))
     assert made["id"] in await run("list", *of)
     assert made["key"][-43:] not in await run("list", *of)
-    await running.container.mediator.tenancy.book.refresh()
+    await running.container.mediator.tenancy.cache.refresh()
     path = f"/v1/{running.database}/notes/there"
     found = await running.data.get(path, headers=bearer(made["key"]))
     assert found.status_code == 200
     await run("revoke", made["id"], *of)
     assert "no such key" in await run("revoke", made["id"], *of, code=1)
     assert "/grants/0" in await run("create", "--subject", "a", "--grant", "root", code=1)
-    await running.container.mediator.tenancy.book.refresh()
+    await running.container.mediator.tenancy.cache.refresh()
     refused = await running.data.get(path, headers=bearer(made["key"]))
     assert refused.status_code == 401
 
@@ -535,7 +535,7 @@ async def test_the_doctor_knows_the_data_port_from_the_admin_port(
             super().__init__(**options, transport=httpx.ASGITransport(running.container.data))
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
-    [finding] = await look_at("http://portolan", 10)
+    [finding] = await examine_service("http://portolan", 10)
     assert "not as an admin API" in finding.detail
 
 
@@ -548,11 +548,11 @@ async def test_the_doctor_shows_its_key_to_the_installation(
             super().__init__(**options, transport=transport)
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
-    [refused] = await look_at("http://portolan", 10)
+    [refused] = await examine_service("http://portolan", 10)
     assert (refused.fatal, "PORTOLAN_KEY" in refused.remedy) == (True, True)
     file = tmp_path / "key"
     file.write_text(f"{await running.key('admin', tenant='operator')}\n")
-    findings = {f.what: f for f in await look_at("http://portolan", 10, key_in(file))}
+    findings = {f.what: f for f in await examine_service("http://portolan", 10, key_in(file))}
     assert findings[f"objects of {running.database}"].found
     monkeypatch.setenv("PORTOLAN_KEY", file.read_text().strip())
     assert key_in(None) == key_in(file)

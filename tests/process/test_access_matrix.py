@@ -20,8 +20,9 @@ from app.admin.application import create_admin_app
 from app.api.application import create_app
 from app.api.options import DataOptions
 from app.api.router import DataApi
-from app.security.permissions import PERMISSIONS, Extent, permission_of
+from app.security.permissions import PERMISSIONS, permission_of
 from mediator.access.model import Scope
+from mediator.access.permissions import Extent
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import CALLERS, Guarded, guarded
 from tests.process.memory_plane import MemoryPlane, routing_model

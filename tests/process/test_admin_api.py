@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from app.admin.application import create_admin_app
-from app.telemetry.instruments import Instruments
+from app.telemetry.metrics import Metrics
 from mediator.base.observation import CircuitChanged, RedoRecovered, StoreCallFinished
 from mediator.stores.port import StoreUnavailable
 from tests.process.service import NOWHERE, Service, field_on, unique
@@ -30,13 +30,13 @@ SYSTEMS = {
 
 
 @pytest.fixture
-def instruments() -> Instruments:
-    return Instruments()
+def metrics() -> Metrics:
+    return Metrics()
 
 
 @pytest.fixture
-async def admin(mediator: Service, instruments: Instruments) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_admin_app(mediator.mediator.control, instruments.registry)
+async def admin(mediator: Service, metrics: Metrics) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_admin_app(mediator.mediator.control, metrics.registry)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as client:
         yield client
@@ -289,7 +289,7 @@ async def test_statements_without_meaning_are_refused(
 
 
 async def test_health_and_metrics(
-    admin: httpx.AsyncClient, mediator: Service, instruments: Instruments
+    admin: httpx.AsyncClient, mediator: Service, metrics: Metrics
 ) -> None:
     assert (await admin.get("/live")).json() == {"live": True}
     ready = await admin.get("/ready")
@@ -301,7 +301,7 @@ async def test_health_and_metrics(
         CircuitChanged("redis", open=True, reason="x"),
         RedoRecovered("d", "m", "applied"),
     ):
-        instruments.observe(told)
+        metrics.observe(told)
     text = (await admin.get("/metrics")).text
     assert 'portolan_store_operations_total{operation="read",system="redis"} 2.0' in text
     assert 'portolan_circuit_open{system="redis"} 1.0' in text

@@ -22,7 +22,7 @@ from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.coherence.caches import Caches, make_caches
 from app.settings.main import CacheSettings
-from mediator.archive.backup import Progress
+from mediator.archive.backup import ArchiveProgress
 from mediator.archive.files import read_manifest, write_manifest
 from mediator.archive.filling import Restored
 from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
@@ -34,7 +34,7 @@ from mediator.catalogue.tables import metadata
 from mediator.changes.feed import PositionGone
 from mediator.changes.position import FeedPosition
 from mediator.data_plane.walking import pages
-from mediator.model.guard import guard_key
+from mediator.model.guard import CacheKey
 from mediator.model.operations import Delete, Outcome, Put
 from mediator.stores.port import SystemConfig, Write, WriteKind
 from sketch.protocol.port import Partition
@@ -83,7 +83,7 @@ async def installation(
         yield start
 
 
-def ignore(_: Progress) -> None: ...
+def ignore(_: ArchiveProgress) -> None: ...
 
 
 async def back_up(of: Service, directory: Path, *databases: str) -> Manifest:
@@ -374,7 +374,7 @@ async def test_a_schema_that_is_set_meanwhile_ends_the_backup(
     control = own.mediator.control
     setting: list[asyncio.Task[Any]] = []
 
-    def tell(_: Progress) -> None:
+    def tell(_: ArchiveProgress) -> None:
         fields = {**SPREAD["fields"], "more": field_on("postgres")}
         document = {"classes": {"things": {"fields": fields}}}
         setting.append(asyncio.create_task(control.set_schema(database, document)))
@@ -487,8 +487,8 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     await back_up(own, tmp_path / "b", database)
     await put(own, database, "kept", title="second")
     await put(own, database, "newer", title="written after the backup")
-    keys = [guard_key("things", id_, "main") for id_ in ("kept", "newer")]
-    await caches._lingering.give_way(part, keys)
+    keys = [str(CacheKey("things", id_, "main")) for id_ in ("kept", "newer")]
+    await caches._leases.release(part, keys)
     for key in keys:
         assert (await caches.sketch.report_read(part, [key], 60.0)).ttl_us > 0
     filter_ = await caches.sketch.snapshot([part])

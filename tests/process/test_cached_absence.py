@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from app.settings.main import CacheSettings
+from mediator.model.guard import WriteToken
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, NotFound, Source
 from sketch.protocol.port import Grant, Partition
@@ -25,7 +26,7 @@ Step = Callable[[], Awaitable[object]]
 Location = tuple[Callable[[Paper], Any], str, str]
 
 READER: dict[str, Location] = {
-    "create, report, read": (lambda paper: paper.caches._lingering, "give_way", "before"),
+    "create, report, read": (lambda paper: paper.caches._leases, "release", "before"),
     "report, create, read": (lambda paper: paper.running.mediator.data, "read", "before"),
     "report, read, create": (lambda paper: paper.running.mediator.data, "read", "after"),
 }
@@ -142,8 +143,8 @@ async def test_a_reader_between_the_steps_of_a_creation_keeps_nothing_old(
         assert "portolan-expires" in answer.headers
 
 
-async def _begin_nothing(*_: Any) -> str:
-    return "none"
+async def _begin_nothing(*_: Any) -> WriteToken:
+    return WriteToken("none", ("articles",))
 
 
 async def test_without_the_beginning_of_a_creation_its_readers_would_miss_it(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.settings.main import CacheSettings
+from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
 from sketch.protocol.port import SketchUnavailable
 from sketch.protocol.wire import decode
@@ -128,7 +129,7 @@ async def test_a_current_copy_is_confirmed_without_a_store(paper: Paper, id_: st
 
 async def test_nothing_is_kept_while_a_write_is_pending(paper: Paper, id_: str) -> None:
     await paper.put(id_)
-    token = await paper.caches.guard.begin(paper.database, [f"articles/{id_}#hits"])
+    token = await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "hits")])
     answer = await paper.get(id_)
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "no-store"
@@ -176,7 +177,7 @@ async def test_a_write_that_nobody_ended_is_fenced_and_settled(
         await paper.put(id_)
         await paper.get(id_)
         key = f"articles/{id_}#hits"
-        await paper.caches.guard.begin(paper.database, [key])
+        await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "hits")])
 
         async def settled() -> bool:
             return "portolan-expires" in (await paper.get(id_, "?fields=hits")).headers

@@ -7,7 +7,7 @@ import pytest
 from app.coherence.clock_watch import ClockWatch
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
 from sketch.protocol.times import lifetime_us

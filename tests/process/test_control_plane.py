@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -259,7 +259,8 @@ class Leap(SystemClock):
 async def test_judging_many_databases_lets_others_in_after_each(mediator: Service) -> None:
     for _ in range(5):
         await mediator.put_schema({"things": {"fields": {"title": {"type": "string"}}}})
-    evaluating = asyncio.create_task(mediator.mediator.control._evaluation.evaluate())
+    control = cast("Any", mediator.mediator.control)
+    evaluating = asyncio.create_task(control._evaluation.evaluate())
     turns = 0
     while not evaluating.done():
         turns += 1

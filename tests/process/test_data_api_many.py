@@ -199,7 +199,7 @@ async def test_batch(paper: Newspaper) -> None:
         ([], ""),
         ({}, "/operations"),
         ({"operations": 5}, "/operations"),
-        ({"operations": [], "more": 1}, "/operations"),
+        ({"operations": [], "more": 1}, "/more"),
         ({"operations": [{}] * 11}, "/operations"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import OutcomeUnknown, Unavailable
-from mediator.model.guard import Effects, NullGuard, guard_key
+from mediator.model.guard import CacheKey, Effects, NullGuard, WriteToken
 from mediator.model.operations import Create, Delete, Get, Update
 from mediator.routing.freshness import WHOLE
 from mediator.stores.port import SystemConfig
@@ -39,26 +39,26 @@ class Tokens(NullGuard):
     """A guard that notes what it is told."""
 
     wants_versions = True
-    begun: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    ended: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    created: dict[str, Collection[str]] = field(default_factory=dict)
+    begun: list[tuple[str, tuple[CacheKey, ...]]] = field(default_factory=list)
+    ended: dict[str, Mapping[CacheKey, int]] = field(default_factory=dict)
+    created: dict[str, Collection[CacheKey]] = field(default_factory=dict)
     next_token: str = ""
 
-    async def begin(self, database: str, keys: Sequence[str]) -> str:
+    async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
         token, self.next_token = self.next_token or unique("token"), ""
         self.begun.append((token, tuple(keys)))
-        return token
+        return WriteToken(token)
 
     async def end(
         self,
         database: str,
-        token: str,
-        versions: Mapping[str, int],
+        token: WriteToken,
+        versions: Mapping[CacheKey, int],
         effects: Effects | None = None,
-        created: Collection[str] = (),
+        created: Collection[CacheKey] = (),
     ) -> None:
-        self.ended[token] = versions
-        self.created[token] = created
+        self.ended[token.text] = versions
+        self.created[token.text] = created
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,8 @@ async def database(guarded: Service) -> str:
     return made
 
 
-def keys_of(id_: str) -> list[str]:
-    return [guard_key("pairs", id_, group) for group in ("main", "hits", "note")]
+def keys_of(id_: str) -> list[CacheKey]:
+    return [CacheKey("pairs", id_, group) for group in ("main", "hits", "note")]
 
 
 async def test_what_stands_is_told(guarded: Service, database: str) -> None:
@@ -99,11 +99,11 @@ async def test_what_stands_is_told(guarded: Service, database: str) -> None:
     assert await settle(database, keys_of(id_), unique()) == {}
     created = await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
     stands = await settle(database, keys_of(id_), unique())
-    assert stands == {guard_key("pairs", id_, g): v for g, v in created.versions.items()}
+    assert stands == {CacheKey("pairs", id_, g): v for g, v in created.versions.items()}
     deleted = await guarded.mediator.data.write(Delete(database, "pairs", id_, unique()))
     stands = await settle(database, keys_of(id_), unique())
-    assert stands == {guard_key("pairs", id_, g): v for g, v in deleted.versions.items()}
-    one = [guard_key("pairs", id_, "hits")]
+    assert stands == {CacheKey("pairs", id_, g): v for g, v in deleted.versions.items()}
+    one = [CacheKey("pairs", id_, "hits")]
     assert (await settle(database, one, unique())).keys() == set(one)
 
 
@@ -112,7 +112,7 @@ async def test_what_was_created_is_told(guarded: Service, database: str, tokens:
     id_ = unique()
     keys = set(keys_of(id_))
 
-    def told() -> set[str]:
+    def told() -> set[CacheKey]:
         found = set().union(*tokens.created.values()) & keys
         tokens.created.clear()
         return found
@@ -128,13 +128,17 @@ async def test_what_was_created_is_told(guarded: Service, database: str, tokens:
     twice = [Create(database, "notes", f"{id_}{n}", unique(), values={"text": "a"}) for n in (1, 2)]
     await guarded.mediator.data.batch(twice)
     assert set().union(*tokens.created.values()) >= {
-        guard_key("notes", f"{id_}{n}", "main") for n in (1, 2)
+        CacheKey("notes", f"{id_}{n}", "main") for n in (1, 2)
     }
 
 
 async def test_keys_of_what_is_gone_are_left_out(guarded: Service, database: str) -> None:
     settle = guarded.mediator.orphan_resolver.resolve
-    gone = [guard_key("ghosts", "1", "main"), guard_key("pairs", "1", "ghost"), "nonsense"]
+    gone = [
+        CacheKey("ghosts", "1", "main"),
+        CacheKey("pairs", "1", "ghost"),
+        CacheKey.parse("nonsense"),
+    ]
     assert await settle(database, gone, "token") == {}
     assert await settle("nowhere", gone, "token") == {}
 
@@ -164,7 +168,7 @@ async def test_in_a_batch_only_the_late_ones_fail(
     for id_ in ids:
         await guarded.create(database, "notes", id_, text="a")
     await guarded.mediator.orphan_resolver.resolve(
-        database, [guard_key("notes", ids[3], "main")], token
+        database, [CacheKey("notes", ids[3], "main")], token
     )
     tokens.next_token = token
     updates = [Update(database, "notes", i, unique(), values={"text": "b"}) for i in ids]
@@ -181,12 +185,12 @@ async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
     id_, token = unique(), unique()
     await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
     await guarded.mediator.orphan_resolver.resolve(
-        database, [guard_key("pairs", id_, "hits")], token
+        database, [CacheKey("pairs", id_, "hits")], token
     )
     begin = tokens.begin
 
-    async def late_for_hits(database: str, keys: Sequence[str]) -> str:
-        if keys == [guard_key("pairs", id_, "hits")]:
+    async def late_for_hits(database: str, keys: Sequence[CacheKey]) -> WriteToken:
+        if keys == [CacheKey("pairs", id_, "hits")]:
             tokens.next_token = token
             tokens.begin = begin  # type: ignore[method-assign]  # once only
         return await begin(database, keys)
@@ -197,6 +201,6 @@ async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
         await guarded.mediator.data.write(update)
     whole = await guarded.mediator.data.read(Get(database, "pairs", id_), WHOLE)
     assert whole.values == {"title": "b", "hits": 2, "note": "b"}
-    of_hits = [t for t, keys in tokens.begun if keys == (guard_key("pairs", id_, "hits"),)]
+    of_hits = [t for t, keys in tokens.begun if keys == (CacheKey("pairs", id_, "hits"),)]
     assert len(set(of_hits)) == len(of_hits) == 3, "created, too late, rolled forward"
     assert set(of_hits) <= tokens.ended.keys()

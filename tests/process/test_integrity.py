@@ -14,11 +14,11 @@ from pymongo import AsyncMongoClient
 from redis.asyncio import Redis
 
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
-from app.commands.doctor.service import look_at
+from app.admin.context import AdminContext
+from app.commands.doctor.service import examine_service
 from mediator.base.errors import Conflict, NotFound
-from mediator.integrity.accounts import Account, Wrong
-from mediator.integrity.check import Integrity, Report
+from mediator.integrity.check import Integrity, IntegrityReport
+from mediator.integrity.histories import GroupHistory, MismatchKind
 from mediator.model.change import Change
 from mediator.model.operations import Delete, Update
 from mediator.stores.port import SystemConfig
@@ -54,7 +54,7 @@ async def told(
         yield started
 
 
-async def check(of: Service, database: str) -> Report:
+async def check(of: Service, database: str) -> IntegrityReport:
     return await of.mediator.integrity.check(database, 10_000)
 
 
@@ -137,7 +137,7 @@ async def test_a_write_behind_our_back_is_found(told: Service, name: str) -> Non
     assert (clean.compared, clean.counts, clean.older) == (9, {}, 0)
     await Behind(told, database).title(name, "b", "bypass")
     found = await check(told, database)
-    assert found.counts == {Wrong.CHANGED: 1}
+    assert found.counts == {MismatchKind.CHANGED: 1}
     [one] = found.examples
     assert (one.class_name, one.id, one.fields) == (name, "b", ("title",))
 
@@ -148,10 +148,10 @@ async def test_it_is_found_after_it_was_written_over(told: Service, name: str) -
     await check(told, database)  # then no record keeps changes of its own any more
     await Behind(told, database).title(name, "b", "bypass")
     await update(told, database, name, "b", hits=2)
-    assert (await check(told, database)).counts == {Wrong.CHANGED: 1}
+    assert (await check(told, database)).counts == {MismatchKind.CHANGED: 1}
     await update(told, database, name, "b", title="ours again")
     found = await check(told, database)
-    assert found.counts == {Wrong.OVERWRITTEN: 1}
+    assert found.counts == {MismatchKind.OVERWRITTEN: 1}
     assert found.examples[0].fields == ("title",)
 
 
@@ -179,8 +179,8 @@ async def test_what_has_gone_and_what_came_from_nowhere(told: Service) -> None:
     await connection.close()
     found = await check(told, database)
     wrong = {(m.id, m.wrong) for m in found.examples}
-    assert ("a", Wrong.GONE) in wrong
-    assert ("x", Wrong.UNTOLD) in wrong or found.older == 1
+    assert ("a", MismatchKind.GONE) in wrong
+    assert ("x", MismatchKind.UNRECORDED) in wrong or found.older == 1
 
 
 async def test_nothing_is_found_while_everybody_writes(told: Service) -> None:
@@ -228,7 +228,7 @@ async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyP
     await check(told, database)
     await Behind(told, database).title("onmongo", "a", "bypass")
     app = create_admin_app(
-        told.mediator.control, CollectorRegistry(), AdminParts(integrity=told.mediator.integrity)
+        told.mediator.control, CollectorRegistry(), AdminContext(integrity=told.mediator.integrity)
     )
     transport = httpx.ASGITransport(app)
 
@@ -237,7 +237,7 @@ async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyP
             super().__init__(**options, transport=transport)
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
-    findings = {f.what: f for f in await look_at("http://portolan", 100)}
+    findings = {f.what: f for f in await examine_service("http://portolan", 100)}
     assert findings["service"].found
     assert findings["system redis (redis)"].found
     ours = findings[f"objects of {database}"]
@@ -248,7 +248,7 @@ async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[", "nowhere", "http://nowhere:x"])
 async def test_an_address_that_does_not_answer_is_a_finding(url: str) -> None:
-    [finding] = await look_at(url, 1)
+    [finding] = await examine_service(url, 1)
     assert finding.fatal
     assert not finding.found
     assert "does not answer" in finding.detail
@@ -276,7 +276,7 @@ async def test_an_address_of_something_else_is_a_finding(
             super().__init__(**options, transport=transport)
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
-    [finding] = await look_at("http://portolan", 1)
+    [finding] = await examine_service("http://portolan", 1)
     assert finding.fatal
     assert "not as an admin API" in finding.detail
     assert "8081" in finding.remedy
@@ -287,18 +287,18 @@ def change(version: int, kind: str, before: Any, after: Any) -> Change:
 
 
 def test_an_account_knows_what_it_was_told_and_no_more() -> None:
-    account = Account()
-    account.take(change(2, "update", {"a": 1}, {"a": 2}))
-    assert account.differences(("a", "b"), {"a": 2, "b": 9}) == ()
-    assert account.differences(("a", "b"), {"a": 2.0}) == ("a",)
-    account.take(change(3, "replace", {"a": 2, "b": 9}, {"b": 1}))
-    assert account.differences(("a", "b"), {"b": 1}) == ()
-    assert account.differences(("a", "b"), {"a": 2, "b": 1}) == ("a",)
-    account.take(change(2, "update", {"b": 1}, {"b": 5}))  # told once more
-    assert account.differences(("a", "b"), {"b": 1}) == ()
-    account.take(change(4, "delete", {"b": 1}, None))
-    assert not account.alive
-    assert not account.overwritten
-    account.take(change(5, "create", None, {"b": 7}))
-    account.take(change(6, "update", {"b": 8}, {"b": 9}))
-    assert account.overwritten == {"b"}
+    history = GroupHistory()
+    history.add(change(2, "update", {"a": 1}, {"a": 2}))
+    assert history.differences(("a", "b"), {"a": 2, "b": 9}) == ()
+    assert history.differences(("a", "b"), {"a": 2.0}) == ("a",)
+    history.add(change(3, "replace", {"a": 2, "b": 9}, {"b": 1}))
+    assert history.differences(("a", "b"), {"b": 1}) == ()
+    assert history.differences(("a", "b"), {"a": 2, "b": 1}) == ("a",)
+    history.add(change(2, "update", {"b": 1}, {"b": 5}))  # told once more
+    assert history.differences(("a", "b"), {"b": 1}) == ()
+    history.add(change(4, "delete", {"b": 1}, None))
+    assert not history.exists
+    assert not history.overwritten
+    history.add(change(5, "create", None, {"b": 7}))
+    history.add(change(6, "update", {"b": 8}, {"b": 9}))
+    assert history.overwritten == {"b"}

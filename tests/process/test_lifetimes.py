@@ -14,9 +14,9 @@ from prometheus_client import generate_latest
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.coherence.caches import CacheEvents, Caches
-from app.coherence.lifetimes import make_estimator
+from app.coherence.estimator_updates import make_estimator
 from app.settings.main import CacheSettings
-from app.telemetry.instruments import Instruments
+from app.telemetry.metrics import Metrics
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
 from sketch.protocol.port import Partition
@@ -32,7 +32,7 @@ class Replica:
     """A replica of the service on the same systems and the same sketch."""
 
     caches: Caches
-    instruments: Instruments
+    metrics: Metrics
     http: httpx.AsyncClient
 
     async def write(self, id_: str) -> None:
@@ -53,22 +53,22 @@ async def replica(
     paper: Paper, kind: str | TtlEstimator, exchange: RedisExchange | None = None
 ) -> AsyncIterator[Replica]:
     named = {"cache_estimator": kind} if isinstance(kind, str) else {}
-    settings, instruments = CacheSettings.model_validate(named), Instruments()
+    settings, metrics = CacheSettings.model_validate(named), Metrics()
     estimator = make_estimator(settings) if isinstance(kind, str) else kind
-    tell = CacheEvents(granted=instruments.observe)
+    tell = CacheEvents(granted=metrics.observe)
     caches = Caches(settings, paper.caches.sketch, estimator, tell, exchange)
-    instruments.caches.count_regrets(lambda: estimator.regrets)
+    metrics.caches.count_regrets(lambda: estimator.regrets)
     configs, catalogue = paper.running.configs, paper.running.catalogue_url
     async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
         mediator = running.mediator
         caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
-        await caches.lifetimes.agree()
+        await caches.updates.update_terms()
         api = DataApi(mediator.data, DataOptions(b"k" * 32), lambda _: None, None, caches)
         base = f"http://test/v1/{paper.database}/"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:
-            yield Replica(caches, instruments, http)
+            yield Replica(caches, metrics, http)
         await caches.stop()
-    await caches.lifetimes.close()
+    await caches.updates.close()
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def untouched(paper: Paper) -> str:
     """An article that was written before any replica of the test began."""
     id_ = unique("a")
     await paper.put(id_)
-    await paper.end_marks()
+    await paper.release_leases()
     return id_
 
 
@@ -84,7 +84,7 @@ async def untouched(paper: Paper) -> str:
 async def busy(paper: Paper) -> str:
     id_ = unique("a")
     await paper.put(id_)
-    await paper.end_marks()
+    await paper.release_leases()
     return id_
 
 
@@ -156,11 +156,11 @@ async def test_another_replica_begins_with_what_was_seen(
         one = await stack.enter_async_context(replica(paper, "cate", exchange))
         await write_often(one, busy)
         known = await one.life_s(busy)
-        await one.caches.lifetimes.exchange()
+        await one.caches.updates.exchange()
         if restarted:
             await stack.aclose()
         async with replica(paper, "cate", RedisExchange(redis_config.url, key)) as other:
-            await other.caches.lifetimes.hear()
+            await other.caches.updates.merge()
             assert await other.life_s(busy) <= known + 10
             assert await other.life_s(untouched) == 60
         async with replica(paper, "cate") as alone:
@@ -170,7 +170,7 @@ async def test_another_replica_begins_with_what_was_seen(
 async def test_nothing_depends_on_the_exchange(paper: Paper, busy: str) -> None:
     async with replica(paper, "cate", RedisExchange(NOWHERE)) as one:
         await write_often(one, busy)
-        await one.caches.lifetimes.exchange()
+        await one.caches.updates.exchange()
         assert await one.life_s(busy) < 10
 
 
@@ -178,11 +178,11 @@ async def test_metrics_tell_lives_and_what_became_of_copies(paper: Paper, busy: 
     async with replica(paper, "cate") as one:
         await one.life_s(busy)
         await one.write(busy)
-        told = generate_latest(one.instruments.registry).decode()
+        told = generate_latest(one.metrics.registry).decode()
         labels = f'class="articles",database="{paper.database}"'
-        assert f"portolan_cache_life_seconds_count{{{labels}}} 1.0" in told
+        assert f"portolan_cache_ttl_seconds_count{{{labels}}} 1.0" in told
         fate = f'portolan_cache_copies_total{{{labels},fate="invalidations"}}'
         assert f"{fate} 1.0" in told
-        assert f"portolan_cache_life_error{{{labels}}}" in told
-        again = generate_latest(one.instruments.registry).decode()
+        assert f"portolan_cache_ttl_error{{{labels}}}" in told
+        again = generate_latest(one.metrics.registry).decode()
         assert f"{fate} 1.0" in again, "what was counted is not counted again"

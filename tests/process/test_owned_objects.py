@@ -18,8 +18,8 @@ import pytest
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
+from mediator.access.owned_plane import OwnedPlane
 from mediator.base.errors import AlreadyExists, NotFound
-from mediator.data_plane.owned import OwnedPlane
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import (
     Create,

@@ -11,10 +11,11 @@ import pytest
 from app.coherence.uncovered_queries import MOST_UNCOVERED
 from app.settings.main import CacheSettings
 from mediator.base.errors import Unavailable
+from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
 from sketch.protocol.port import Grant, Partition
-from sketch.protocol.queries import key_of_query, spelled
+from sketch.protocol.queries import canonical_query, key_of_query
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import UPDATE, Paper, paper_on
 from tests.process.service import unique
@@ -28,7 +29,7 @@ def word() -> str:
 
 
 async def ask(paper: Paper, name: str = "articles", **parameters: str) -> httpx.Response:
-    answer = await paper.http.get(f"{name}?{spelled(parameters.items())}")
+    answer = await paper.http.get(f"{name}?{canonical_query(parameters.items())}")
     assert answer.status_code == 200, answer.text
     return answer
 
@@ -42,7 +43,7 @@ async def kept(paper: Paper, name: str = "articles", **parameters: str) -> httpx
 
 async def outdated(paper: Paper, name: str = "articles", **parameters: str) -> bool:
     """Tell whether copies of a result are in the filter."""
-    key = key_of_query(name, spelled(parameters.items()))
+    key = key_of_query(name, canonical_query(parameters.items()))
     return (await paper.filter()).contains(key)
 
 
@@ -320,7 +321,7 @@ async def test_a_write_that_nobody_ended_takes_all_results_back(
         await kept(paper, "notes", text=word)
         beyond = await ask(paper, "notes", text="another")
         assert "portolan-expires" not in beyond.headers
-        await paper.caches.guard.begin(paper.database, ["notes/a#main"])
+        await paper.caches.guard.begin(paper.database, [CacheKey("notes", "a", "main")])
 
         async def settled() -> bool:
             return await outdated(paper, "notes", text=word)
@@ -378,12 +379,12 @@ async def test_a_class_that_purges_first_purges_results_of_queries_too(
         assert await outdated(paper, "notes", text=word), "it is in the filter before"
         purged.extend(keys)
 
-    key = key_of_query("notes", spelled([("text", word)]))
+    key = key_of_query("notes", canonical_query([("text", word)]))
     monkeypatch.setattr(paper.caches.guard, "_purge_first", purge)
     await kept(paper, "notes", text=word)
     id_ = await note(paper, word)
     assert purged == [f"notes/{id_}#main", key]
     purged.clear()
     await kept(paper, "notes", text=word)
-    await paper.caches.guard.unsure(paper.database, "notes")
+    await paper.caches.guard.invalidate_results(paper.database, "notes")
     assert key in purged

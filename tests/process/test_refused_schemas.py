@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import func, select
 
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.coherence.caches import make_caches
 from app.settings.main import CacheSettings
 from mediator.catalogue.tables import secrets
@@ -32,7 +32,6 @@ async def admin(
     """A client of the admin API, and the classes that its sketch was told of."""
     caches = make_caches(CacheSettings(sketch="redis"), redis_config.url)
     assert caches is not None
-    beginnings = caches.beginnings(mediator.mediator.secret)
     announced: list[str] = []
     create = caches.sketch.create
 
@@ -41,8 +40,8 @@ async def admin(
         await create(partition)
 
     caches.sketch.create = noted  # type: ignore[method-assign]  # told of, and done
-    parts = AdminParts(beginnings=beginnings, caches=caches)
-    app = create_admin_app(mediator.mediator.control, CollectorRegistry(), parts)
+    control = caches.coherent(mediator.mediator.control, mediator.mediator.secret)
+    app = create_admin_app(control, CollectorRegistry(), AdminContext(caches=caches))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as client:
         yield client, announced

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import httpx
 import pytest
 
-from app.api import former_owners
+from mediator.access import former_owners
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.guarded import CLASSES, COUNTS, FIELDS, Guarded, bearer, guarded
@@ -34,7 +34,7 @@ Replica: TypeAlias = Callable[[], AbstractAsyncContextManager[Guarded]]
 
 
 @pytest.fixture
-def beside(
+def shared_service(
     redis_config: SystemConfig,
     system_configs: Sequence[SystemConfig],
     catalogue_url: str,
@@ -331,24 +331,24 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
 
 
 async def test_another_replica_knows_until_when_a_class_had_owners(
-    running: Guarded, beside: Replica, monkeypatch: pytest.MonkeyPatch
+    running: Guarded, shared_service: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", LONG)
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
     reader = bearer(await running.key(f"read:{database}", "jobs"))
     run = await submitted(running, database, job("drafts"))
     await take_owner_field(running, database)
-    async with beside() as other:
+    async with shared_service() as other:
         await refused_everywhere(other, run, reader, "admin")
         assert (await changes(other, database, reader)).status_code == 403
 
 
 async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
-    running: Guarded, beside: Replica
+    running: Guarded, shared_service: Replica
 ) -> None:
     database = await new_database(running, CLASSES)
     reader = bearer(await running.key(f"read:{database}"))
-    async with beside() as other:
+    async with shared_service() as other:
         relays = other.container.mediator.changes._logs
         assert relays is not None
         await other.container.mediator._scheduler.stop()  # it hears of no schema by itself,

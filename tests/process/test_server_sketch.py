@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mediator.stores.port import SystemConfig
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable
 from sketch.redis.server import RedisSketch
 from tests.process.sketches import PARTITION, SHAPE, World, bits_of, has, memory_world, redis_world

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from mediator.stores.port import SystemConfig
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import EndResult, Partition, SketchLimits, SketchUnavailable
 from sketch.protocol.queries import key_of_query

@@ -208,14 +208,14 @@ async def test_registrations_do_not_survive_a_change_of_the_schema(
     """Nor the death of the replica that takes them back: the next one finds it undone."""
     assert "portolan-expires" in (await walls.get("walls?text=one")).headers
     partition = Partition(database_of(walls), "walls")
-    results = paper.caches.guard._results
+    queries = paper.caches.guard._queries
     await lay(paper, database_of(walls), MORE)
 
     async def killed(_: Partition) -> None:
         raise SketchUnavailable("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(results, "take_back", killed)
+        patched.setattr(queries, "invalidate_all", killed)
         assert "portolan-expires" not in (await walls.get("walls?text=one")).headers
         for schema in ("1", "2"):
             late = await paper.caches.sketch.report_query(
@@ -247,9 +247,6 @@ async def test_a_sketch_that_knows_another_schema_is_told_again(
 async def test_copies_of_a_class_that_is_no_more_are_doubted(
     paper: Paper, walls: httpx.AsyncClient
 ) -> None:
-    async def never(_: str, word: str) -> str:
-        return word
-
     await walls.get("walls/w")
-    await paper.caches.beginnings(never).ended(database_of(walls), ["walls"])
+    await paper.caches.guard.invalidate_class(database_of(walls), "walls")
     assert await doubted(walls)

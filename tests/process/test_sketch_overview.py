@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.coherence.overview import measured_false_positives
-from app.telemetry.instruments import Instruments
+from app.telemetry.metrics import Metrics
+from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
 from sketch.filter.sizing import false_positive_rate
 from sketch.protocol.port import SketchLimits, Snapshot
@@ -84,7 +85,7 @@ def test_what_is_measured_is_near_what_is_estimated() -> None:
 
 async def overview(paper: Paper, query: str = "") -> httpx.Response:
     app = create_admin_app(
-        paper.running.mediator.control, Instruments().registry, AdminParts(caches=paper.caches)
+        paper.running.mediator.control, Metrics().registry, AdminContext(caches=paper.caches)
     )
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as admin:
@@ -109,7 +110,7 @@ async def test_the_route_describes_every_class(paper: Paper) -> None:
     assert articles["pending"] == {"writes": 0, "oldest_s": None, "first_lease_ends_in_s": None}
     assert articles["revalidate_all_for_s"] == 0
     assert articles["bytes"] > 1_000
-    token = await paper.caches.guard.begin(paper.database, [f"articles/{id_}#text"])
+    token = await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "text")])
     pending = (await overview(paper)).json()["items"][0]["pending"]
     assert pending["writes"] == 1
     assert 0 <= pending["oldest_s"] <= 30.0 - pending["first_lease_ends_in_s"] + 0.001
@@ -117,7 +118,7 @@ async def test_the_route_describes_every_class(paper: Paper) -> None:
 
 
 async def test_without_a_sketch_there_is_nothing_to_describe(paper: Paper) -> None:
-    app = create_admin_app(paper.running.mediator.control, Instruments().registry)
+    app = create_admin_app(paper.running.mediator.control, Metrics().registry)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as admin:
         answer = await admin.get("/admin/v1/sketch")
@@ -126,11 +127,11 @@ async def test_without_a_sketch_there_is_nothing_to_describe(paper: Paper) -> No
 
 
 async def test_gauges_show_the_parts_that_are_there(paper: Paper) -> None:
-    instruments = Instruments()
+    metrics = Metrics()
     states = await paper.caches.sketch.states([paper.partition])
-    instruments.sketch.measure(states)
+    metrics.sketch.measure(states)
     labels = {"database": paper.database, "class": "articles"}
-    value = instruments.registry.get_sample_value
+    value = metrics.registry.get_sample_value
     assert value("portolan_sketch_keys", labels) == states[0].keys
-    instruments.sketch.measure([])
+    metrics.sketch.measure([])
     assert value("portolan_sketch_keys", labels) is None

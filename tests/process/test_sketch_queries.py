@@ -8,7 +8,7 @@ import pytest
 
 from mediator.stores.port import SystemConfig
 from sketch.protocol.port import EndResult, ResultChanges, SketchLimits
-from sketch.protocol.queries import key_of_query, query_of_key, spelled
+from sketch.protocol.queries import canonical_query, key_of_query, query_of_key
 from tests.process.sketches import PARTITION, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, queries=3, purge_again_s=8.0)
@@ -187,7 +187,7 @@ async def test_after_a_loss_everybody_learns_anew(world: World, everything: bool
 
 def test_spellings_are_sorted_and_escaped_and_no_key_is_an_objects() -> None:
     assert (
-        spelled([("b", "x,y"), ("a.ge", "ä &=+"), ("a", "1")])
+        canonical_query([("b", "x,y"), ("a.ge", "ä &=+"), ("a", "1")])
         == "a.ge=%C3%A4%20%26%3D%2B&a=1&b=x,y"
     )
     assert query_of_key("articles/a?b#main") is None

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.coherence.probe_readers import cache_readers
@@ -67,7 +67,7 @@ async def admin_of(
 ) -> AsyncIterator[httpx.AsyncClient]:
     probes = StalenessProbes(data, SystemClock(), cache_readers(caches), limits)
     control: Any = SimpleNamespace(readiness=None)
-    app = create_admin_app(control, CollectorRegistry(), AdminParts(probes=probes))
+    app = create_admin_app(control, CollectorRegistry(), AdminContext(probes=probes))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as client:
         yield client

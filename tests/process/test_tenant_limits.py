@@ -305,7 +305,7 @@ async def test_objects_that_others_made_are_counted(bounded: Bounded) -> None:
     for id_ in "ab":
         path = f"/v1/{bounded.database}/notes/{id_}"
         await bounded.running.data.put(path, json={}, headers=headers)
-    security = bounded.running.container.parts.security
+    security = bounded.running.container.context.security
     assert security is not None
     await bounded.limit(objects=2)
     security.stored._due_s = 0.0  # else it is counted within half a minute

@@ -20,7 +20,7 @@ from app.api.options import DataOptions
 from app.api.queries import LARGEST
 from app.api.router import DataApi
 from app.http.jsonbody import MOST_VALUES
-from app.telemetry.instruments import Instruments
+from app.telemetry.metrics import Metrics
 from mediator.operations import read_modify_write
 from mediator.stores.postgres.write.prepared import PreparedWrite
 from tests.process.loop_steps import Steps, counted
@@ -64,7 +64,7 @@ async def http(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture(scope="module")
 async def admin(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_admin_app(mediator.mediator.control, Instruments().registry)
+    app = create_admin_app(mediator.mediator.control, Metrics().registry)
     base, transport = "http://test/admin/v1/", httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=base, timeout=120) as client:
         yield client

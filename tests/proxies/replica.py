@@ -25,7 +25,7 @@ from app.coherence.caches import Caches
 from app.settings.main import CacheSettings
 from mediator.base.clock import SystemClock
 from mediator.stores.port import SystemConfig
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import (
     BeginResult,
     EndResult,

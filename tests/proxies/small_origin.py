@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 
 @dataclass
-class Asked:
+class ReadGrant:
     """A request that reached the origin."""
 
     method: str
@@ -51,7 +51,7 @@ class Origin:
     ttl_s: float = 60.0
     extra: dict[str, str | None] = field(default_factory=dict)
     status: int = 200
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ReadGrant] = field(default_factory=list)
     waiting: list[Barrier] = field(default_factory=list)
     held: list[Barrier] = field(default_factory=list)
     events: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
@@ -85,14 +85,14 @@ class Origin:
         query = scope["query_string"].decode()
         target = scope["raw_path"].decode() + (f"?{query}" if query else "")
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        asked = Asked(scope["method"], target, headers, body)
+        asked = ReadGrant(scope["method"], target, headers, body)
         self.asked.append(asked)
         if target.endswith("/changes"):
             await self._tell(send)
         else:
             await self._answer(asked, send)
 
-    async def _answer(self, asked: Asked, send: Any) -> None:
+    async def _answer(self, asked: ReadGrant, send: Any) -> None:
         status, headers, body = self._read(asked)
         if self.waiting and asked.method == "GET":
             barrier = self.waiting.pop(0)
@@ -102,7 +102,7 @@ class Origin:
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": b"" if asked.method == "HEAD" else body})
 
-    def _read(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
+    def _read(self, asked: ReadGrant) -> tuple[int, dict[str, str], bytes]:
         version = self.versions.get(asked.target, 1)
         body = b"version %d" % version
         tag = f'"j1.main:{version}"'

@@ -9,7 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
+from app.coherence.purges import make_purgers
+from app.settings.main import PurgeTarget
 from sketch.purging import (
     CachedKey,
     PurgeFailed,
@@ -70,16 +73,29 @@ async def test_cloudflare_is_told_few_tags_at_a_time() -> None:
     assert TagPurger(cloudflare("cdn", "zone1", SECRET), Api()).most == 30
 
 
-async def test_an_api_is_described_by_templates() -> None:
+async def test_any_other_api_is_described_in_the_settings() -> None:
     body: Any = {"objects": [{"type": "tag", "values": "{tags}"}], "soft": False, "why": "a write"}
     headers = {"X-Key": "k={secret}", "X-Tags": "t:{tags}"}
-    request = await sent(
-        TagApi("any", "https://cache.example/p", SECRET, "PUT", headers, body, separator=",")
-    )
+    template = {"method": "PUT", "headers": headers, "body": body, "separator": ","}
+    address = {"name": "any", "at": "https://cache.example/p", "token": SECRET}
+    target = PurgeTarget.model_validate({**address, "kind": "tags", "request": template})
+    transport = Api()
+    (purger,) = make_purgers([target], lambda: transport)
+    await purger.purge(KEYS)
+    await purger.close()
+    (request,) = transport.requests
+    assert request.method == "PUT"
     assert request.headers["x-key"] == f"k={SECRET}"
     assert request.headers["x-tags"] == f"t:{','.join(TAGS)}"
     assert json.loads(request.content)["objects"] == [{"type": "tag", "values": TAGS}]
     assert json.loads(request.content)["soft"] is False
+
+
+@pytest.mark.parametrize(("kind", "request_"), [("tags", None), ("varnish", {})])
+def test_only_a_cache_of_any_kind_needs_its_request_described(kind: str, request_: Any) -> None:
+    address = {"name": "any", "at": "https://cache.example/p", "token": SECRET}
+    with pytest.raises(ValidationError):
+        PurgeTarget.model_validate({**address, "kind": kind, "request": request_})
 
 
 @pytest.mark.parametrize("status", [199 + 101, 301, 400, 403, 404, 429, 503])

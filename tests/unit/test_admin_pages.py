@@ -18,11 +18,11 @@ from jinja2 import UndefinedError
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from app.admin.application import create_admin_app
-from app.admin.pages import explanations, figures, series
+from app.admin.pages import explanations, formatting, series
 from app.admin.pages.assets import Assets
 from app.admin.pages.page import Page
 from app.admin.pages.site import PAGES, mount_pages
-from app.telemetry.recent import Recent
+from app.telemetry.recent_events import RecentEvents
 from mediator.base.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
@@ -82,7 +82,7 @@ async def shown(plane: Plane, *pages: Page, path: str) -> httpx.Response:
     app = FastAPI()
     app.state.control = plane
     app.state.metrics = CollectorRegistry()
-    app.state.recent = None
+    app.state.recent_events = None
     mount_pages(app, (*PAGES, *pages))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -229,30 +229,30 @@ def test_durations(value: float | None, told: str) -> None:
 
 
 def test_long_values_are_cut_and_say_how_long_they_are() -> None:
-    told = figures.FILTERS["cut"](["x" * 1_000])
+    told = formatting.FILTERS["cut"](["x" * 1_000])
     assert len(told) < 200
     assert told.endswith("… (1,004 characters)")
 
 
 def test_series_tell_what_prometheus_is_told() -> None:
     registry = CollectorRegistry()
-    lives = Histogram(
-        "portolan_cache_life_seconds", "", ["database", "class"], buckets=(1, 2), registry=registry
+    ttls = Histogram(
+        "portolan_cache_ttl_seconds", "", ["database", "class"], buckets=(1, 2), registry=registry
     )
-    for life in (0.5, 1.5, 1.7, 9):
-        lives.labels("news", "articles").observe(life)
+    for ttl_s in (0.5, 1.5, 1.7, 9):
+        ttls.labels("news", "articles").observe(ttl_s)
     purges = Counter("portolan_purges", "", ["purger", "outcome"], registry=registry)
     purges.labels("edge", "sent").inc(3)
-    assert series.lives(registry) == {"news/articles": [("1.0", 1), ("2.0", 2), ("+Inf", 1)]}
+    assert series.ttls(registry) == {"news/articles": [("1.0", 1), ("2.0", 2), ("+Inf", 1)]}
     assert series.purges(registry) == {"edge": {"sent": 3}}
 
 
 def test_what_is_frequent_is_not_kept_among_the_latest() -> None:
-    recent = Recent()
+    recent = RecentEvents()
     for epoch in range(60):
         recent.observe(PlacementDecided("news", epoch, {}, {}))
         recent.observe(RequestFinished("GET", "/", 200, 0.1))
-    kept = [event.told for event in recent.events]
+    kept = [event.observation for event in recent.events]
     assert len(kept) == 50
     assert kept[0] == PlacementDecided("news", 59, {}, {})
 

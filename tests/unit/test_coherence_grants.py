@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.coherence.grants import Grants, Location
+from app.coherence.grants import GrantCache, GrantKey
 from mediator.routing.model import ClassRoute
 from sketch.protocol.port import Grant
 
 ROUTE, OTHER = (cast(ClassRoute, object()) for _ in range(2))
-PLACE: Location = ("news", "articles", "a1", ("main",))
+PLACE: GrantKey = ("news", "articles", "a1", ("main",))
 SECOND = 1_000_000
 
 
-def granted(ttl_us: int = 60 * SECOND, **options: Any) -> Grants:
-    grants = Grants(**options)
-    grants.keep(PLACE, ROUTE, Grant(1_000 * SECOND, ttl_us, (7,), "fill"), 100.0)
+def granted(ttl_us: int = 60 * SECOND, **options: Any) -> GrantCache:
+    grants = GrantCache(**options)
+    grants.put(PLACE, ROUTE, Grant(1_000 * SECOND, ttl_us, (7,), "fill"), 100.0)
     return grants
 
 
 def test_what_is_left_ends_when_the_grant_does() -> None:
-    again = granted().again(PLACE, ROUTE, 60 * SECOND, 110.0)
+    again = granted().reuse(PLACE, ROUTE, 60 * SECOND, 110.0)
     assert again == Grant(1_010 * SECOND, 50 * SECOND)
 
 
@@ -37,7 +37,7 @@ def test_no_life_is_longer_than_was_granted_or_much_shorter_than_is_wanted(
     ttl_us: int, life_us: int, passed_s: float
 ) -> None:
     now_s = 100.0 + passed_s
-    again = granted(ttl_us).again(PLACE, ROUTE, life_us, now_s)
+    again = granted(ttl_us).reuse(PLACE, ROUTE, life_us, now_s)
     if again is not None:
         assert 0 < again.ttl_us <= life_us
         assert again.ttl_us >= 0.75 * life_us
@@ -47,36 +47,36 @@ def test_no_life_is_longer_than_was_granted_or_much_shorter_than_is_wanted(
 
 def test_what_is_left_must_be_most_of_the_life_that_is_wanted() -> None:
     grants = granted()
-    assert grants.again(PLACE, ROUTE, 60 * SECOND, 114.9) is not None
-    assert grants.again(PLACE, ROUTE, 60 * SECOND, 115.1) is None
-    assert grants.again(PLACE, ROUTE, 10 * SECOND, 115.1) == Grant(1_015_100_000, 10 * SECOND)
-    assert grants.again(PLACE, ROUTE, 10 * SECOND, 160.0) is None
+    assert grants.reuse(PLACE, ROUTE, 60 * SECOND, 114.9) is not None
+    assert grants.reuse(PLACE, ROUTE, 60 * SECOND, 115.1) is None
+    assert grants.reuse(PLACE, ROUTE, 10 * SECOND, 115.1) == Grant(1_015_100_000, 10 * SECOND)
+    assert grants.reuse(PLACE, ROUTE, 10 * SECOND, 160.0) is None
 
 
 @pytest.mark.parametrize(
     "place", [("news", "articles", "a2", ("main",)), ("news", "articles", "a1", ("hits", "main"))]
 )
-def test_a_grant_is_for_what_it_was_asked_for(place: Location) -> None:
-    assert granted().again(place, ROUTE, 60 * SECOND, 100.0) is None
+def test_a_grant_is_for_what_it_was_asked_for(place: GrantKey) -> None:
+    assert granted().reuse(place, ROUTE, 60 * SECOND, 100.0) is None
 
 
 def test_nothing_is_left_under_another_layout() -> None:
-    assert granted().again(PLACE, OTHER, 60 * SECOND, 100.0) is None
+    assert granted().reuse(PLACE, OTHER, 60 * SECOND, 100.0) is None
 
 
 def test_what_was_refused_is_not_remembered_nor_what_was_granted_before() -> None:
     grants = granted()
-    grants.keep(PLACE, ROUTE, Grant(1_000 * SECOND), 101.0)
-    assert grants.again(PLACE, ROUTE, 60 * SECOND, 101.0) is None
+    grants.put(PLACE, ROUTE, Grant(1_000 * SECOND), 101.0)
+    assert grants.reuse(PLACE, ROUTE, 60 * SECOND, 101.0) is None
 
 
 def test_the_oldest_grants_are_forgotten() -> None:
     grants = granted(most=2)
     for id_ in ("a2", "a3"):
-        grants.keep(("news", "articles", id_, ()), ROUTE, Grant(0, 60 * SECOND), 100.0)
+        grants.put(("news", "articles", id_, ()), ROUTE, Grant(0, 60 * SECOND), 100.0)
     left = [
         id_
         for id_, groups in (("a1", ("main",)), ("a2", ()), ("a3", ()))
-        if grants.again(("news", "articles", id_, groups), ROUTE, 60 * SECOND, 100.0)
+        if grants.reuse(("news", "articles", id_, groups), ROUTE, 60 * SECOND, 100.0)
     ]
     assert left == ["a2", "a3"]

@@ -16,7 +16,7 @@ layouts = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("uvw"))
 
 def layout(groups: Groups, visibility: str = "public", schema: str = "1") -> dict[str, Any]:
     parts = sorted({"main", *groups.values()})
-    return {"groups": groups, "parts": parts, "visibility": visibility, "schema": schema}
+    return {"groups": groups, "object_groups": parts, "visibility": visibility, "schema": schema}
 
 
 def keys(groups: Groups, shown: str | None) -> set[str]:
@@ -39,7 +39,7 @@ def keys(groups: Groups, shown: str | None) -> set[str]:
 def test_copies_are_doubted_only_where_they_could_be_missed(
     before: dict[str, Any], after: dict[str, Any], anew: bool
 ) -> None:
-    assert adoption(before, after).anew == anew
+    assert adoption(before, after).invalidate == anew
 
 
 @given(st.lists(layouts, min_size=2, max_size=6))

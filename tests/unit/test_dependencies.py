@@ -25,10 +25,18 @@ NOT_IMPORTED = {
 }
 """What is installed for another reason than an import of ours, and how the page says so."""
 
-ALONG = {"cryptography", "hiredis", "portolan", "pydantic", "starlette"}
+ALONG = {
+    "cryptography",
+    "googleapis-common-protos",
+    "hiredis",
+    "portolan",
+    "pydantic",
+    "pydantic-core",
+    "starlette",
+}
 """What comes along with what is asked for, and is imported by itself."""
 
-PRODUCT = ("app", "mediator", "portolan", "sketch", "spark_jobs")
+PRODUCT = ("app", "mediator", "portolan", "redis_connection", "sketch", "spark_jobs")
 
 
 def name_of(requirement: str) -> str:

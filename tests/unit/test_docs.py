@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from app.admin.api.schema_document import SCHEMA_DOCUMENT
 from app.admin.application import create_admin_app
+from app.api.openapi.components import COMPONENTS
 from app.api.openapi.document import data_paths
-from app.api.openapi.schemas import COMPONENTS
 from app.cli import COMMANDS
 from app.http.prefer import _KNOWN
 from app.http.problems import PROBLEM_TYPES
@@ -28,7 +28,7 @@ from app.settings.main import (
     SystemSettings,
 )
 from app.settings.telemetry import TelemetrySettings
-from app.telemetry.instruments import Instruments
+from app.telemetry.metrics import Metrics
 from benchmarks.harness.runner import available
 from benchmarks.readme import FIGURES, README
 from docs.reference import generated
@@ -138,9 +138,9 @@ def test_no_section_stands_for_a_problem_that_is_no_more() -> None:
     assert told == {kind.slug for kind in PROBLEM_TYPES}
 
 
-def instruments() -> dict[str, tuple[str, tuple[str, ...]]]:
+def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Kind and labels of every metric, by the name that is scraped."""
-    collectors = Instruments().registry._collector_to_names
+    collectors = Metrics().registry._collector_to_names
     return {
         family.name + ("_total" if family.type == "counter" else ""): (
             family.type,
@@ -151,9 +151,9 @@ def instruments() -> dict[str, tuple[str, tuple[str, ...]]]:
     }
 
 
-@pytest.mark.parametrize("name", instruments())
+@pytest.mark.parametrize("name", metrics())
 def test_every_metric_has_its_row_with_kind_and_labels(name: str) -> None:
-    kind, labels = instruments()[name]
+    kind, labels = metrics()[name]
     told = row_of("metrics.md", name)
     assert told[1] == kind
     assert tuple(re.findall(r"`(\w+)`", told[2])) == labels

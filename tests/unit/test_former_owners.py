@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
-from app.api.former_owners import CLOCKS_DIFFER, require_open, was_made_after
-from app.security.authorisation import Access
-from mediator.access.former_owners import MOST_CLASSES, had_owners_until, owned_until
+from mediator.access.authorisation import Access
+from mediator.access.former_owners import (
+    CLOCKS_DIFFER,
+    MOST_CLASSES,
+    had_owners_until,
+    owned_until,
+    was_made_after,
+)
 from mediator.base.errors import Forbidden
 from mediator.changes.document import document_of
 from mediator.model.change import Change
@@ -80,9 +85,10 @@ class FormerlyOwned(Access):
 def test_the_feed_of_a_class_opens_when_no_later_change_can_seem_older() -> None:
     now = datetime.now(UTC)
     with pytest.raises(Forbidden):
-        require_open(FormerlyOwned(now - CLOCKS_DIFFER), "db", "notes")
-    require_open(FormerlyOwned(now - 2 * CLOCKS_DIFFER - timedelta(seconds=1)), "db", "notes")
-    require_open(Access(), "db", "notes")
+        FormerlyOwned(now - CLOCKS_DIFFER).require_changes("db", "notes")
+    moment = now - 2 * CLOCKS_DIFFER - timedelta(seconds=1)
+    FormerlyOwned(moment).require_changes("db", "notes")
+    Access().require_changes("db", "notes")
 
 
 def test_a_change_counts_as_later_only_if_no_clock_can_have_made_it_so() -> None:

@@ -24,7 +24,7 @@ from app.security.tokens import LONGEST_TOKEN, TokenRules, Tokens
 from app.settings.access import AccessSettings
 from app.settings.loopback import is_loopback
 from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
-from mediator.access.cache import BELIEVED_S, AccessCache, AccessSnapshot, Tenant
+from mediator.access.cache import VALID_S, AccessCache, AccessSnapshot, Tenant
 from mediator.access.keys import ApiKey, mint
 from mediator.access.model import Grant, Principal, Scope
 from mediator.base.errors import Unauthenticated, Unavailable
@@ -241,8 +241,8 @@ class House:
         key = ApiKey(self.new.id, self.new.digest, WHO, NOW_S, **members)
         tenants = {"acme": Tenant("acme", ("news",))}
         self.source = Source(AccessSnapshot(1, tenants, {key.id: key}, {"news": "acme"}))
-        self.book = AccessCache(self.source, self.clock)
-        self.authenticator = Authenticator(self.book, tokens, self.clock)
+        self.cache = AccessCache(self.source, self.clock)
+        self.authenticator = Authenticator(self.cache, tokens, self.clock)
 
     async def who(self, field: str | None, **how: bool) -> Principal | None:
         return await self.authenticator.principal(field, **how)
@@ -250,7 +250,7 @@ class House:
 
 async def test_a_key_stands_for_its_principal_until_it_ends_or_is_revoked() -> None:
     house = House(expires=NOW_S + 60)
-    await house.book.refresh()
+    await house.cache.refresh()
     assert await house.who(f"Bearer {house.new.text}") == WHO
     assert await house.who(f"bearer  {house.new.text} ") == WHO
     assert await house.who(None) is None
@@ -259,7 +259,7 @@ async def test_a_key_stands_for_its_principal_until_it_ends_or_is_revoked() -> N
         await house.who(f"Bearer {house.new.text}")
     house.clock.wall_s -= 60
     house.source.snapshot_ = AccessSnapshot(2)
-    await house.book.refresh()
+    await house.cache.refresh()
     with pytest.raises(Unauthenticated):
         await house.who(f"Bearer {house.new.text}")
 
@@ -270,7 +270,7 @@ async def test_a_key_stands_for_its_principal_until_it_ends_or_is_revoked() -> N
 )
 async def test_what_is_no_key_is_never_taken_for_anonymous(field: str) -> None:
     house = House()
-    await house.book.refresh()
+    await house.cache.refresh()
     with pytest.raises(Unauthenticated) as refused:
         await house.who(field.replace("{key}", house.new.text))
     assert refused.value.presented
@@ -278,7 +278,7 @@ async def test_what_is_no_key_is_never_taken_for_anonymous(field: str) -> None:
 
 async def test_one_wrong_letter_of_a_secret_opens_nothing() -> None:
     house = House()
-    await house.book.refresh()
+    await house.cache.refresh()
     text = house.new.text
     for at in (-1, -20, -43):
         other = "A" if text[at] != "A" else "B"
@@ -289,7 +289,7 @@ async def test_one_wrong_letter_of_a_secret_opens_nothing() -> None:
 
 async def test_a_key_may_be_the_password_of_basic_only_where_that_is_allowed() -> None:
     house = House()
-    await house.book.refresh()
+    await house.cache.refresh()
     field = "Basic " + base64.b64encode(f"me:{house.new.text}".encode()).decode()
     assert await house.who(field, basic=True) == WHO
     with pytest.raises(Unauthenticated):
@@ -301,11 +301,11 @@ async def test_a_key_may_be_the_password_of_basic_only_where_that_is_allowed() -
 
 async def test_nobody_is_let_in_by_a_catalogue_that_was_not_seen_for_long() -> None:
     house = House()
-    await house.book.refresh()
+    await house.cache.refresh()
     house.source.snapshot_ = None
-    house.clock.since_s += BELIEVED_S
+    house.clock.since_s += VALID_S
     with pytest.raises(Unavailable):
-        await house.book.refresh()
+        await house.cache.refresh()
     assert await house.who(f"Bearer {house.new.text}") == WHO
     house.clock.since_s += 1
     with pytest.raises(Unavailable):
@@ -314,7 +314,7 @@ async def test_nobody_is_let_in_by_a_catalogue_that_was_not_seen_for_long() -> N
 
 async def test_a_token_of_a_tenant_that_is_not_known_is_refused(issuer: Issuer) -> None:
     house = House(issuer.tokens)
-    await house.book.refresh()
+    await house.cache.refresh()
     assert (await house.who(f"Bearer {token()}")) is not None
     with pytest.raises(Unauthenticated):
         await house.who(f"Bearer {token(portolan_tenant='globex')}")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.api.openapi.document import data_components, data_paths
+from app.api.openapi.components import COMPONENTS
+from app.api.openapi.document import data_paths
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.routing.model import EMPTY
@@ -30,7 +31,7 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def test_every_reference_leads_somewhere() -> None:
-    components = data_components()
+    components = COMPONENTS
     for reference in _references([PATHS, components]):
         _, _, kind, name = reference.split("/")
         assert name in components[kind], reference

@@ -252,7 +252,7 @@ async def test_a_body_that_is_taken_has_its_limit_too() -> None:
         "extensions": {DIRECT_EXTENSION: {"take": lambda: b"body"}},
     }
     assert await read_body(Request(scope, never), 4) == b"body"
-    with pytest.raises(HttpError, match="A body may have 3 bytes"):
+    with pytest.raises(HttpError, match="A body may have at most 3 bytes"):
         await read_body(Request(scope, never), 3)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from app.telemetry.log import LOGGED
-from app.telemetry.recent import KEPT
+from app.telemetry.recent_events import KEPT
 from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,

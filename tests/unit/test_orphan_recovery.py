@@ -7,13 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from app.coherence.orphans import AT_ONCE, Recovery
+from app.coherence.orphans import BATCH, Recovery
 from mediator.base.errors import Unavailable
-from mediator.model.guard import NullGuard
+from mediator.model.guard import CacheKey, NullGuard
 from mediator.routing.model import EMPTY
 from sketch.protocol.port import EndResult, Partition, PendingWrite, SketchUnavailable
 
 PARTITION = Partition("news", "articles")
+KEY = "articles/1#main"
 
 
 class World:
@@ -21,7 +22,7 @@ class World:
 
     def __init__(self, orphans: int) -> None:
         self.left = {
-            str(token): PendingWrite(PARTITION, str(token), ("k",)) for token in range(orphans)
+            str(token): PendingWrite(PARTITION, str(token), (KEY,)) for token in range(orphans)
         }
         self.asked = 0
         self.unknown: set[str] = set()
@@ -33,15 +34,17 @@ class World:
             raise SketchUnavailable
         return list(self.left.values())[:limit]
 
-    async def resolve(self, _database: str, _keys: Sequence[str], token: str) -> Mapping[str, int]:
+    async def resolve(
+        self, _database: str, keys: Sequence[CacheKey], token: str
+    ) -> Mapping[CacheKey, int]:
         if token in self.unknown:
             raise Unavailable("It does not answer.", system="postgres")
-        return {"k": 1}
+        return dict.fromkeys(keys, 1)
 
     async def end(
         self, _partition: Partition, token: str, versions: Mapping[str, int]
     ) -> EndResult:
-        assert versions == {"k": 1}
+        assert versions == {KEY: 1}
         del self.left[token]
         return EndResult.DONE
 
@@ -51,17 +54,17 @@ class World:
 
 
 async def test_all_that_a_replica_left_is_resolved_in_one_round() -> None:
-    world = World(3 * AT_ONCE + 1)
+    world = World(3 * BATCH + 1)
     await world.recover()
     assert not world.left
     assert world.asked == 4
 
 
 async def test_what_cannot_be_resolved_waits_for_the_next_round() -> None:
-    world = World(2 * AT_ONCE)
+    world = World(2 * BATCH)
     world.unknown = {"7", "150"}
     await world.recover()
-    assert (len(world.left), world.asked) == (AT_ONCE + 1, 1)
+    assert (len(world.left), world.asked) == (BATCH + 1, 1)
     await world.recover()
     assert set(world.left) == {"7", "150", "199"}
     world.unknown = set()

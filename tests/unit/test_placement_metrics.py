@@ -42,7 +42,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.book = MetricsRegistry(self.clock)
+        self.registry = MetricsRegistry(self.clock)
 
     def call(
         self,
@@ -53,12 +53,12 @@ class Traffic:
         outcome: CallOutcome = "ok",
         class_name: str = "articles",
     ) -> None:
-        self.book.observe(
+        self.registry.observe(
             StoreCallFinished("redis", "news", class_name, operation, count, seconds, outcome)
         )
 
     def metric(self, metric: Metric) -> float | None:
-        return self.book.candidate_metrics("redis")[0].get(metric)
+        return self.registry.candidate_metrics("redis")[0].get(metric)
 
     def spread(self, seconds: int, per_second: int) -> None:
         """Make calls evenly for a while."""
@@ -72,7 +72,7 @@ def test_mean_deviation_and_percentiles_are_those_of_the_calls() -> None:
     traffic = Traffic()
     for milliseconds in range(1, 101):
         traffic.call(milliseconds / 1000)
-    (row,) = traffic.book.statistics()
+    (row,) = traffic.registry.statistics()
     assert row["calls"] == 100
     assert row["mean_s"] == pytest.approx(0.0505)
     assert row["deviation_s"] == pytest.approx(0.028866, rel=1e-4)
@@ -106,7 +106,7 @@ def test_the_deviation_fades_with_the_calls_it_came_from() -> None:
     traffic.call(0.010)
     traffic.call(0.030)
     traffic.clock.time += SHOWN_HALF_LIFE_S
-    (row,) = traffic.book.statistics()
+    (row,) = traffic.registry.statistics()
     assert row["deviation_s"] == pytest.approx(0.010)
 
 
@@ -115,10 +115,10 @@ def test_percentiles_forget_what_is_two_windows_old() -> None:
     traffic.call(1.0)
     traffic.clock.time += 70
     traffic.call(0.001)
-    assert traffic.book.candidate_metrics("redis")[1][Metric.WRITE_LATENCY] > 0.9
+    assert traffic.registry.candidate_metrics("redis")[1][Metric.WRITE_LATENCY] > 0.9
     traffic.clock.time += 130
     traffic.call(0.001)
-    assert traffic.book.candidate_metrics("redis")[1][Metric.WRITE_LATENCY] < 0.002
+    assert traffic.registry.candidate_metrics("redis")[1][Metric.WRITE_LATENCY] < 0.002
 
 
 def test_a_pipeline_is_one_latency_and_many_operations() -> None:
@@ -128,7 +128,7 @@ def test_a_pipeline_is_one_latency_and_many_operations() -> None:
         traffic.clock.time += 1
     assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.002)
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(100, rel=0.02)
-    assert traffic.book.offered() == {("redis", "write"): pytest.approx(100)}
+    assert traffic.registry.offered() == {("redis", "write"): pytest.approx(100)}
 
 
 def test_capacity_is_the_highest_sustained_rate_and_fades() -> None:
@@ -136,7 +136,7 @@ def test_capacity_is_the_highest_sustained_rate_and_fades() -> None:
     traffic.spread(10, per_second=50)
     traffic.spread(30, per_second=5)
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
-    assert traffic.book.offered()[("redis", "write")] == pytest.approx(5)
+    assert traffic.registry.offered()[("redis", "write")] == pytest.approx(5)
     traffic.clock.time += CAPACITY_HALF_LIFE_S
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(25, rel=0.02)
 
@@ -145,7 +145,7 @@ def test_a_burst_is_not_a_capacity_and_a_calibrated_one_is_kept() -> None:
     traffic = Traffic()
     traffic.spread(1, per_second=100)
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(10, rel=0.02)
-    traffic.book.remember("redis", History({Metric.WRITE_THROUGHPUT: 25_000}))
+    traffic.registry.remember("redis", History({Metric.WRITE_THROUGHPUT: 25_000}))
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == 25_000
 
 
@@ -163,10 +163,10 @@ def test_availability_falls_while_the_breaker_is_open_and_recovers_after() -> No
     traffic = Traffic()
     for _ in range(100):
         traffic.call()
-    traffic.book.observe(CircuitChanged("redis", open=True, reason="timeouts"))
+    traffic.registry.observe(CircuitChanged("redis", open=True, reason="timeouts"))
     traffic.clock.time += AVAILABILITY_HALF_LIFE_S
     assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.5)
-    traffic.book.observe(CircuitChanged("redis", open=False, reason="answers"))
+    traffic.registry.observe(CircuitChanged("redis", open=False, reason="answers"))
     for _ in range(100):
         traffic.call()
     assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.75)
@@ -177,7 +177,7 @@ QUICK = History({Metric.WRITE_LATENCY: 0.00025}, {Metric.WRITE_LATENCY: 0.001})
 
 def calibrated(history: History = QUICK) -> Traffic:
     traffic = Traffic()
-    traffic.book.remember("redis", history)
+    traffic.registry.remember("redis", history)
     return traffic
 
 
@@ -190,7 +190,7 @@ def burst(traffic: Traffic, *, calls: int = 3000, seconds: int = 3, took: float 
 
 
 def latencies(traffic: Traffic) -> tuple[float, float]:
-    metrics, p99 = traffic.book.candidate_metrics("redis")
+    metrics, p99 = traffic.registry.candidate_metrics("redis")
     return metrics[Metric.WRITE_LATENCY], p99[Metric.WRITE_LATENCY]
 
 
@@ -230,18 +230,18 @@ def test_a_new_calibration_begins_anew_and_the_same_one_does_not() -> None:
     traffic = calibrated()
     burst(traffic, seconds=300)
     slow = latencies(traffic)
-    traffic.book.remember("redis", History(dict(QUICK.metrics), dict(QUICK.p99)))
+    traffic.registry.remember("redis", History(dict(QUICK.metrics), dict(QUICK.p99)))
     assert latencies(traffic) == slow
-    traffic.book.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
-    assert traffic.book.candidate_metrics("redis") == ({Metric.WRITE_LATENCY: 0.0002}, {})
+    traffic.registry.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
+    assert traffic.registry.candidate_metrics("redis") == ({Metric.WRITE_LATENCY: 0.0002}, {})
 
 
 def test_a_new_calibration_forgets_no_outage() -> None:
     traffic = calibrated()
     for _ in range(100):
         traffic.call()
-    traffic.book.observe(CircuitChanged("redis", open=True, reason="timeouts"))
-    traffic.book.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
+    traffic.registry.observe(CircuitChanged("redis", open=True, reason="timeouts"))
+    traffic.registry.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
     traffic.call(1.0, outcome="timeout")
     traffic.call()
     traffic.clock.time += AVAILABILITY_HALF_LIFE_S
@@ -252,20 +252,20 @@ def test_figures_of_other_replicas_fade_by_the_clock_of_this_one() -> None:
     one, two = calibrated(), calibrated()
     two.clock.time += 1e6
     burst(two, seconds=600)
-    told = json.loads(json.dumps(two.book.snapshot()))
-    one.book.merge([{**told, "age_s": 0.0}])
+    told = json.loads(json.dumps(two.registry.snapshot()))
+    one.registry.merge([{**told, "age_s": 0.0}])
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(two.metric(Metric.WRITE_LATENCY))
     one.clock.time += 10 * LATENCY_HALF_LIFE_S
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.00025, rel=0.02)
-    one.book.merge([{**told, "age_s": 10 * LATENCY_HALF_LIFE_S}])
+    one.registry.merge([{**told, "age_s": 10 * LATENCY_HALF_LIFE_S}])
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.00025, rel=0.02)
 
 
 def test_what_others_saw_before_a_new_calibration_counts_no_more() -> None:
     one, two = calibrated(), calibrated()
     burst(two, seconds=600)
-    one.book.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
-    one.book.merge([two.book.snapshot()])
+    one.registry.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
+    one.registry.merge([two.registry.snapshot()])
     assert one.metric(Metric.WRITE_LATENCY) == 0.0002
     assert one.metric(Metric.WRITE_THROUGHPUT) is None
 
@@ -273,28 +273,28 @@ def test_what_others_saw_before_a_new_calibration_counts_no_more() -> None:
 def test_what_the_operator_declares_replaces_what_was_measured() -> None:
     traffic = Traffic()
     traffic.call(0.5)
-    metrics, _ = traffic.book.candidate_metrics("redis", {Metric.WRITE_LATENCY: 0.001})
+    metrics, _ = traffic.registry.candidate_metrics("redis", {Metric.WRITE_LATENCY: 0.001})
     assert metrics[Metric.WRITE_LATENCY] == 0.001
     assert metrics[Metric.WRITE_AVAILABILITY] == 1.0
 
 
 def test_a_system_nobody_called_has_no_metrics() -> None:
-    assert Traffic().book.candidate_metrics("redis") == ({}, {})
+    assert Traffic().registry.candidate_metrics("redis") == ({}, {})
 
 
 def test_other_observations_are_ignored() -> None:
     traffic = Traffic()
-    traffic.book.observe(RequestFinished("GET", "/v1", 200, 0.1))
-    assert traffic.book.statistics() == []
+    traffic.registry.observe(RequestFinished("GET", "/v1", 200, 0.1))
+    assert traffic.registry.statistics() == []
 
 
 def test_a_system_that_is_forgotten_leaves_nothing() -> None:
     traffic = Traffic()
     traffic.call()
-    traffic.book.remember("redis", History({Metric.READ_LATENCY: 1}))
-    traffic.book.forget("redis")
-    assert traffic.book.candidate_metrics("redis") == ({}, {})
-    assert traffic.book.statistics() == []
+    traffic.registry.remember("redis", History({Metric.READ_LATENCY: 1}))
+    traffic.registry.forget("redis")
+    assert traffic.registry.candidate_metrics("redis") == ({}, {})
+    assert traffic.registry.statistics() == []
 
 
 def test_replicas_share_what_they_have_seen_through_snapshots() -> None:
@@ -302,8 +302,8 @@ def test_replicas_share_what_they_have_seen_through_snapshots() -> None:
     for n in range(1, 41):
         (one if n % 4 else two).call(n / 1000)
         both.call(n / 1000)
-    one.book.merge([json.loads(json.dumps(two.book.snapshot()))])
-    (merged,), (whole,) = one.book.statistics(), both.book.statistics()
+    one.registry.merge([json.loads(json.dumps(two.registry.snapshot()))])
+    (merged,), (whole,) = one.registry.statistics(), both.registry.statistics()
     assert merged == {
         **whole,
         "mean_s": pytest.approx(whole["mean_s"]),
@@ -317,9 +317,9 @@ def test_replicas_sustain_together_what_none_of_them_sees_alone() -> None:
     one, two = Traffic(), Traffic()
     one.spread(10, per_second=30)
     two.spread(10, per_second=20)
-    one.book.merge([two.book.snapshot()])
+    one.registry.merge([two.registry.snapshot()])
     assert one.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
-    one.book.merge([])
+    one.registry.merge([])
     assert one.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
 
 
@@ -337,6 +337,6 @@ def test_memory_is_bounded_by_classes_not_by_calls() -> None:
     for n in range(5000):
         traffic.call(n / 1000, class_name=f"class_{n % 3}")
         traffic.clock.time += 0.1
-    series = traffic.book.snapshot()["series"]
+    series = traffic.registry.snapshot()["series"]
     assert len(series) == 3
     assert all(len(row["histogram"]) <= BUCKETS for row in series)

@@ -8,8 +8,9 @@ import mmh3
 import numpy as np
 import pytest
 
-from sketch.filter.bloom import BloomFilter, FilterShape
+from sketch.filter.bloom import BloomFilter
 from sketch.filter.hashing import hash_all, hash_words, packed_positions, positions, positions_of
+from sketch.filter.shape import FilterShape
 
 KEYS = [f"articles/{number}#text" for number in range(20_000)]
 SHAPE = FilterShape(seed=7)

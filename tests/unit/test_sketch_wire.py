@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from app.http.paths import parse_pairs
 from sketch.client.resources import QueryResult
-from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import hash_words, positions
+from sketch.filter.shape import FilterShape
 from sketch.instruments.vectors import VECTORS, key_of, written
-from sketch.protocol.queries import spelled
+from sketch.protocol.queries import canonical_query
 from sketch.protocol.wire import (
     ClientFilter,
     GroupMap,
@@ -87,7 +87,11 @@ def test_the_golden_vectors_hold() -> None:
         assert not any(binary.contains(key) for key in told["lacks"])
     for told in GOLDEN["queries"]:
         result = QueryResult.of("articles", told["asked"])
-        assert result.spelling == told["spelled"] == spelled(parse_pairs(told["spelled"].encode()))
+        assert (
+            result.spelling
+            == told["spelled"]
+            == canonical_query(parse_pairs(told["spelled"].encode()))
+        )
     for told in GOLDEN["broken"]:
         with pytest.raises(WireError):
             decode(base64.b64decode(told["binary"]))

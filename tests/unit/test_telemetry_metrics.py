@@ -9,10 +9,10 @@ import httpx
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.admin.application import create_admin_app
-from app.admin.context import AdminParts
+from app.admin.context import AdminContext
 from app.admin.lifecycle import Lifecycle
-from app.telemetry.instruments import MOST_WAITING, Instruments
-from app.telemetry.jobs import JobFigures, JobWatch
+from app.telemetry.jobs import JobCounts, JobRefresher
+from app.telemetry.metrics import MOST_WAITING, Metrics
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import (
@@ -26,55 +26,55 @@ from mediator.base.observation import (
 READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.002, "ok")
 
 
-def scraped(instruments: Instruments) -> str:
-    return generate_latest(instruments.registry).decode()
+def scraped(metrics: Metrics) -> str:
+    return generate_latest(metrics.registry).decode()
 
 
 def test_what_waits_is_counted_at_every_look() -> None:
-    instruments = Instruments()
+    metrics = Metrics()
     count = MOST_WAITING + 1
     for _ in range(count):
-        instruments.observe(RequestFinished("GET", "/v1", 200, 0.01, "https"))
-    told = scraped(instruments)
+        metrics.observe(RequestFinished("GET", "/v1", 200, 0.01, "https"))
+    told = scraped(metrics)
     labels = (
         'http_request_method="GET",http_response_status_code="200",'
         'http_route="/v1",url_scheme="https"'
     )
     assert f"http_server_request_duration_seconds_count{{{labels}}} {count}.0" in told
-    assert told == scraped(instruments), "a second look counts nothing again"
+    assert told == scraped(metrics), "a second look counts nothing again"
 
 
 def test_calls_name_the_kind_of_their_system_once_it_is_known() -> None:
-    instruments = Instruments()
-    instruments.observe(READ)
-    assert 'db_system_name="other"' in scraped(instruments)
-    instruments.observe(SystemRegistered("cache", "redis", "Redis 7"))
-    instruments.observe(READ)
-    assert 'db_system_name="redis"' in scraped(instruments)
+    metrics = Metrics()
+    metrics.observe(READ)
+    assert 'db_system_name="other"' in scraped(metrics)
+    metrics.observe(SystemRegistered("cache", "redis", "Redis 7"))
+    metrics.observe(READ)
+    assert 'db_system_name="redis"' in scraped(metrics)
     assert 'portolan_store_operations_total{operation="read",system="cache"} 4.0' in scraped(
-        instruments
+        metrics
     )
 
 
 def test_how_a_call_failed_is_told_and_nothing_if_it_did_not() -> None:
-    instruments = Instruments()
-    instruments.observe(READ)
-    instruments.observe(StoreCallFinished("cache", "news", "articles", "read", 1, 2.0, "timeout"))
-    told = scraped(instruments)
+    metrics = Metrics()
+    metrics.observe(READ)
+    metrics.observe(StoreCallFinished("cache", "news", "articles", "read", 1, 2.0, "timeout"))
+    told = scraped(metrics)
     assert 'error_type=""' in told
     assert 'error_type="timeout"' in told
 
 
 def test_decisions_are_counted_by_their_reason() -> None:
-    instruments = Instruments()
+    metrics = Metrics()
     systems, reasons = (
         {"a": "s", "a.x": "s", "a.y": "t"},
         {"a": "own", "a.x": "own", "a.y": "bound"},
     )
-    instruments.observe(PlacementDecided("news", 1, systems, reasons))
+    metrics.observe(PlacementDecided("news", 1, systems, reasons))
     for decision, measured_s in (("answered", 0.2), ("stale", None), ("unseen", 0.1)):
-        instruments.observe(ViewReadFinished("news", "articles", decision, measured_s))  # type: ignore[arg-type]  # a literal each
-    told = scraped(instruments)
+        metrics.observe(ViewReadFinished("news", "articles", decision, measured_s))  # type: ignore[arg-type]  # a literal each
+    told = scraped(metrics)
     assert 'portolan_placements_total{database="news",reason="own"} 2.0' in told
     of_class = 'class="articles",database="news"'
     for decision in ("answered", "stale", "unseen"):
@@ -83,17 +83,17 @@ def test_decisions_are_counted_by_their_reason() -> None:
 
 
 def test_gauges_show_what_is_there_now() -> None:
-    instruments = Instruments()
+    metrics = Metrics()
     ages = {("news", "articles"): 0.4}
     active = {("GET", "http"): 3}
-    instruments.views.measure_ages(lambda: ages)
-    instruments.requests.count_active(lambda: active)
-    told = scraped(instruments)
+    metrics.views.measure_ages(lambda: ages)
+    metrics.requests.count_active(lambda: active)
+    told = scraped(metrics)
     of_class = 'class="articles",database="news"'
     assert f"portolan_view_staleness_seconds{{{of_class}}} 0.4" in told
     assert 'http_server_active_requests{http_request_method="GET",url_scheme="http"} 3.0' in told
     ages.clear()
-    assert f"portolan_view_staleness_seconds{{{of_class}}}" not in scraped(instruments)
+    assert f"portolan_view_staleness_seconds{{{of_class}}}" not in scraped(metrics)
 
 
 class Hand(SystemClock):
@@ -106,22 +106,22 @@ class Hand(SystemClock):
 
 
 async def test_the_catalogue_is_asked_of_jobs_now_and_then_and_may_be_away() -> None:
-    instruments, clock, asked = Instruments(), Hand(), [0]
+    metrics, clock, asked = Metrics(), Hand(), [0]
 
-    async def ask() -> JobFigures:
+    async def ask() -> JobCounts:
         asked[0] += 1
         if asked[0] > 1:
             raise Unavailable("away", system="catalogue")
-        return JobFigures({("news", "queued"): 2}, 1)
+        return JobCounts({("news", "queued"): 2}, 1)
 
-    watch = JobWatch(instruments.jobs, ask, clock)
+    watch = JobRefresher(metrics.jobs, ask, clock)
     for _ in range(3):
         await watch.refresh()
     assert asked == [1]
     clock.at += 60
     await watch.refresh()
     assert asked == [2]
-    told = scraped(instruments)
+    told = scraped(metrics)
     assert 'portolan_runs{database="news",state="queued"} 2.0' in told, "what was known last"
     assert "portolan_workers 1.0" in told
 
@@ -134,7 +134,7 @@ async def test_startup_live_and_ready_mean_different_things() -> None:
 
     control: Any = SimpleNamespace(readiness=readiness)
     lifecycle = Lifecycle()
-    app = create_admin_app(control, CollectorRegistry(), AdminParts(lifecycle=lifecycle))
+    app = create_admin_app(control, CollectorRegistry(), AdminContext(lifecycle=lifecycle))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as admin:
 

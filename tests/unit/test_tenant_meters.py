@@ -13,7 +13,7 @@ from app.http.problems import problem_of
 from app.security.rate_limits import TenantLimiter
 from mediator.access.limits import TenantLimits
 from mediator.access.metering import Meter
-from mediator.access.stored import COUNTED_EVERY_S, StoredObjects
+from mediator.access.stored_objects import COUNTED_EVERY_S, StoredObjects
 from mediator.base.errors import MediatorError, TooManyRequests, Unavailable
 from mediator.base.observation import Observation, RequestRefused
 

@@ -58,7 +58,7 @@ def test_a_class_may_have_its_own_weights() -> None:
     assert life_s(0.1, 0.1, dear) == pytest.approx(life_s(0.2, 0.1, of("unweighted")))
     other = Partition("paper", "counters")
     cate = Cate(CateSettings(longest_s=60))
-    cate.agree({other: Terms(5, Weights())})
+    cate.set_terms({other: Terms(5, Weights())})
     assert (cate.ttl_s(PARTITION, KEY, 0), cate.ttl_s(other, KEY, 0)) == (60, 5)
 
 
@@ -125,7 +125,7 @@ def test_static_learns_nothing() -> None:
     static.wrote(PARTITION, KEY, 1)
     static.filled(PARTITION, 1.0)
     static.merge([list(static.share(2))], 2)
-    static.agree({})
+    static.set_terms({})
     assert not static.regrets
     assert static.ttl_s(PARTITION, KEY, 3) == 7
     assert Static().ttl_s(PARTITION, KEY, 3) == math.inf

@@ -293,14 +293,14 @@ def test_any_longest_life_has_a_dial(longest_s: float) -> None:
 def test_what_classes_ask_for_is_kept_and_what_is_no_more_is_forgotten() -> None:
     learner = Learner()
     terms = Terms(5.0, Weights())
-    learner.agree({PARTITION: terms})
+    learner.set_terms({PARTITION: terms})
     assert max(drive(learner, 1, 1e-6, 1_000, Random(1))) == 5
     kept = learner.dials[PARTITION]
-    learner.agree({PARTITION: terms})
+    learner.set_terms({PARTITION: terms})
     assert learner.dials[PARTITION] is kept
-    learner.agree({PARTITION: terms._replace(longest_s=50.0)})
+    learner.set_terms({PARTITION: terms._replace(longest_s=50.0)})
     assert max(drive(learner, 1, 1e-6, 5_000, Random(1))) > 5
-    learner.agree({})
+    learner.set_terms({})
     assert not learner.dials
     assert not learner.regrets
 

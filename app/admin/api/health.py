@@ -18,7 +18,7 @@ _Route: TypeAlias = Callable[[], Awaitable[Response]]
 
 
 def health_routes(
-    ask: Callable[[], Awaitable[dict[str, Any]]],
+    stores: Callable[[], Awaitable[dict[str, Any]]],
     lifecycle: Lifecycle,
     metrics: CollectorRegistry,
     refresh: Refresh | None,
@@ -28,20 +28,20 @@ def health_routes(
     """Make the routes.
 
     Args:
-        ask: Asks the control plane for its readiness.
-        lifecycle: Where the process is in its life.
+        stores: Returns the readiness of the stores, by the control plane.
+        lifecycle: Whether the process has started, and whether it drains.
         metrics: What ``/metrics`` shows.
-        refresh: Looks up, before that, what metrics nobody tells of.
+        refresh: Looks up, before that, the metrics that no event carries.
         guarded: Whether others need keys: probes have none, so readiness names no class then.
     """
     router = APIRouter()
 
-    async def judged() -> dict[str, Any]:
-        return lifecycle.judge(await ask())
+    async def readiness() -> dict[str, Any]:
+        return lifecycle.readiness(await stores())
 
-    router.get("/startup")(_startup(judged, lifecycle))
+    router.get("/startup")(_startup(readiness, lifecycle))
     router.get("/live")(_live)
-    router.get("/ready")(_ready(judged, guarded=guarded))
+    router.get("/ready")(_ready(readiness, guarded=guarded))
     router.get("/metrics", response_class=Response)(_exposition(metrics, refresh))
     return router
 
@@ -51,38 +51,38 @@ async def _live() -> dict[str, bool]:
     return {"live": True}
 
 
-def _startup(judged: Callable[[], Awaitable[dict[str, Any]]], lifecycle: Lifecycle) -> _Route:
+def _startup(readiness: Callable[[], Awaitable[dict[str, Any]]], lifecycle: Lifecycle) -> _Route:
     async def startup() -> Response:
         """Say whether the process has been ready once (503 until then)."""
         if not lifecycle.came_up:
-            await judged()
+            await readiness()
         body = orjson.dumps({"started": lifecycle.came_up})
         return Response(body, 200 if lifecycle.came_up else 503, media_type="application/json")
 
     return startup
 
 
-def _ready(judged: Callable[[], Awaitable[dict[str, Any]]], *, guarded: bool) -> _Route:
+def _ready(readiness: Callable[[], Awaitable[dict[str, Any]]], *, guarded: bool) -> _Route:
     async def ready() -> Response:
         """Say whether to send requests here, and which systems are away (503: send none)."""
-        verdict = await judged()
+        state = await readiness()
         if guarded:
-            verdict = _outline(verdict)
-        headers = {"Portolan-Degraded": ", ".join(verdict["degraded"])}
+            state = _outline(state)
+        headers = {"Portolan-Degraded": ", ".join(state["degraded"])}
         return Response(
-            orjson.dumps(verdict),
-            200 if verdict["ready"] else 503,
-            headers if verdict["degraded"] else None,
+            orjson.dumps(state),
+            200 if state["ready"] else 503,
+            headers if state["degraded"] else None,
             "application/json",
         )
 
     return ready
 
 
-def _outline(verdict: dict[str, Any]) -> dict[str, Any]:
+def _outline(state: dict[str, Any]) -> dict[str, Any]:
     """Leave out what is not for everybody: classes, and what a system said when it failed."""
-    systems = {name: {"ok": system["ok"]} for name, system in verdict["systems"].items()}
-    return {**verdict, "catalogue": {"ok": verdict["catalogue"]["ok"]}, "systems": systems}
+    systems = {name: {"ok": system["ok"]} for name, system in state["systems"].items()}
+    return {**state, "catalogue": {"ok": state["catalogue"]["ok"]}, "systems": systems}
 
 
 def _exposition(metrics: CollectorRegistry, refresh: Refresh | None) -> _Route:

@@ -67,7 +67,7 @@ async def begin_probe(probes: Probes, body: Body) -> dict[str, Any]:
 
     It writes to scratch objects of the class, which are removed at the end.
     """
-    return await probes.begin(read_request(body, probes.limits))
+    return await probes.start(read_request(body, probes.limits))
 
 
 @router.get("/probes/staleness")

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import partial
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 
 from app.admin.api.responses import Body, Control, DatabaseName, DryRun, json_request
 from app.admin.api.schema_document import SCHEMA_DOCUMENT
-from app.coherence.class_lifecycle import Beginnings
 from app.http.negotiation import JSON
 from app.http.problems import INVALID, HttpError
 from app.security.admin_port import visible
 from mediator.base.errors import Location
 from mediator.base.offload import offload
-from mediator.control.port import BeforeChange, ControlPlane, SchemaChange
+from mediator.control.port import SchemaChange
 from mediator.schema.merge import merge_patch
 
 __all__ = ["router"]
@@ -25,47 +23,6 @@ __all__ = ["router"]
 router = APIRouter()
 
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
-
-
-def _announcing(request: Request, database: DatabaseName) -> BeforeChange | None:
-    """Return what tells the sketch of the classes of a schema, before they are made."""
-    beginnings: Beginnings | None = request.app.state.beginnings
-    return partial(beginnings.announce, database) if beginnings is not None else None
-
-
-def _taking_back(request: Request, control: Control) -> TakingBack:
-    """Return what sees to copies of classes, once a document is in force."""
-    return TakingBack(request.app.state.beginnings, control)
-
-
-class TakingBack:
-    """Tells the sketch which classes have changed, and which are no more.
-
-    Args:
-        beginnings: Tells it; None: there is no sketch.
-        control: Knows the classes.
-    """
-
-    def __init__(self, beginnings: Beginnings | None, control: ControlPlane) -> None:
-        self._beginnings = beginnings
-        self._control = control
-
-    async def present(self, database: str) -> frozenset[str]:
-        """Name the classes of a database as it is; none if there is no such database."""
-        if self._beginnings is None:
-            return frozenset()
-        names = (it["classes"] for it in await self._control.databases() if it["name"] == database)
-        return frozenset(next(names, ()))
-
-    async def __call__(self, database: str, before: frozenset[str], document: Any) -> None:
-        """Tell of the classes of a document that is in force, and of those that it lacks."""
-        if self._beginnings is not None:
-            await self._beginnings.ended(database, before - set(document["classes"]))
-            await self._beginnings.changed(database, document["classes"])
-
-
-TakeBack = Annotated[TakingBack, Depends(_taking_back)]
-Announce = Annotated[BeforeChange | None, Depends(_announcing)]
 
 
 @router.get("/schemas")
@@ -91,8 +48,6 @@ async def get_schema(control: Control, database: DatabaseName) -> Response:
 )
 async def set_schema(
     control: Control,
-    announce: Announce,
-    take_back: TakeBack,
     database: DatabaseName,
     body: Body,
     dry_run: DryRun = False,
@@ -103,12 +58,7 @@ async def set_schema(
     A change that would move existing data is refused (409) with the plan of what would move.
     """
     version = _version(if_match)
-    before = await take_back.present(database)
-    change = await control.set_schema(
-        database, body, dry_run=dry_run, version=version, before=announce
-    )
-    if not dry_run:
-        await take_back(database, before, change.document)
+    change = await control.set_schema(database, body, dry_run=dry_run, version=version)
     return await offload(True, _answer, change)
 
 
@@ -119,8 +69,6 @@ async def set_schema(
 )
 async def patch_schema(
     control: Control,
-    announce: Announce,
-    take_back: TakeBack,
     database: DatabaseName,
     body: Body,
     dry_run: DryRun = False,
@@ -130,29 +78,21 @@ async def patch_schema(
     present = await control.schema(database)
     seen = _version(if_match)
     document = merge_patch(present.document, body)
-    before = frozenset(present.document["classes"])
     change = await control.set_schema(
         database,
         document,
         dry_run=dry_run,
         version=present.version if seen is None else seen,
-        before=announce,
     )
-    if not dry_run:
-        await take_back(database, before, change.document)
     return await offload(True, _answer, change)
 
 
 @router.delete("/schemas/{database}")
 async def drop_database(
-    control: Control, take_back: TakeBack, database: DatabaseName, dry_run: DryRun = False
+    control: Control, database: DatabaseName, dry_run: DryRun = False
 ) -> dict[str, Any]:
     """Drop a database with all its objects; the dry run counts them."""
-    present = await control.schema(database)
-    answer = await control.delete_schema(database, dry_run=dry_run)
-    if not dry_run:
-        await take_back(database, frozenset(present.document["classes"]), {"classes": ()})
-    return answer
+    return await control.delete_schema(database, dry_run=dry_run)
 
 
 def _answer(change: SchemaChange) -> Response:

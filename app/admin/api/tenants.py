@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from app.admin.api.responses import DatabaseName
 from app.http.framework import SmallBodies
-from mediator.access.model import LONGEST_SUBJECT, MOST_GRANTS
+from mediator.access.model import MAX_GRANTS, MAX_SUBJECT_LENGTH
 from mediator.access.tenancy import Tenancy
 from mediator.base.errors import Conflict
 
@@ -71,14 +71,14 @@ class KeyRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     subject: str = Field(
-        min_length=1, max_length=LONGEST_SUBJECT, description="Whom it stands for."
+        min_length=1, max_length=MAX_SUBJECT_LENGTH, description="Whom it stands for."
     )
     grants: list[str] = Field(
         min_length=1,
-        max_length=MOST_GRANTS,
+        max_length=MAX_GRANTS,
         description="`scope`, `scope:database` or `scope:database/class`.",
     )
-    label: str = Field("", max_length=LONGEST_SUBJECT, description="What it is for.")
+    label: str = Field("", max_length=MAX_SUBJECT_LENGTH, description="What it is for.")
     expires: AwareDatetime | None = Field(None, description="When it ends; null: never.")
 
 

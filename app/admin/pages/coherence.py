@@ -1,4 +1,4 @@
-"""Coherence: what is in the filters, for how long caches keep, how stale reads really are."""
+"""The coherence page: filters, granted TTLs, purges, and staleness as measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from app.admin.pages.forms import read_form
 from app.admin.pages.page import HEADERS, Page, page_router, render
-from app.admin.pages.series import lives, purges
+from app.admin.pages.series import purges, ttls
 from mediator.base.errors import Conflict
 from mediator.staleness_probes import StalenessProbes, read_request
 
@@ -24,14 +24,14 @@ _FIELDS: Final = frozenset({"class", "path", "count", "rate"})
 
 @router.get("/coherence")
 async def show(request: Request) -> Response:
-    """Show the sketch, the lives of copies, purges, and the last staleness probe."""
+    """Show the sketch, the TTLs of copies, purges, and the last staleness probe."""
     state = request.app.state
     databases = await state.control.databases()
     return render(
         request,
         "coherence.html",
         sketch=None if state.caches is None else await state.caches.overview(None),
-        lives=lives(state.metrics),
+        ttls=ttls(state.metrics),
         purges=purges(state.metrics),
         classes=[f"{d['name']}/{c}" for d in databases for c in d["classes"]],
         probe=None if state.probes is None else state.probes.describe(),
@@ -44,14 +44,14 @@ async def begin(request: Request) -> Response:
     form = await read_form(request, _FIELDS)
     database, _, class_name = form.get("class", "").partition("/")
     probes = _probes(request)
-    asked: dict[str, Any] = {
+    probe: dict[str, Any] = {
         "database": database,
         "class": class_name,
         "path": form.get("path") or "fresh",
-        "count": _figure(form.get("count")),
-        "rate": _figure(form.get("rate")),
+        "count": _number(form.get("count")),
+        "rate": _number(form.get("rate")),
     }
-    await probes.begin(read_request(asked, probes.limits))
+    await probes.start(read_request(probe, probes.limits))
     return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
 
 
@@ -69,7 +69,7 @@ def _probes(request: Request) -> StalenessProbes:
     return probes
 
 
-def _figure(text: str | None) -> Any:
+def _number(text: str | None) -> Any:
     """Read a whole number; anything else is left for the probe to refuse."""
     return int(text) if text and _WHOLE.fullmatch(text) else text
 

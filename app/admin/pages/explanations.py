@@ -1,4 +1,4 @@
-"""The figures behind a placement in words, from its explanation (`mediator.placement.explain`)."""
+"""The explanation of a placement (`mediator.placement.explain`) in sentences."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def reasons(explained: Mapping[str, Any]) -> list[str]:
 def margin(explained: Mapping[str, Any]) -> str:
     """Say by how much the chosen system leads, or follows where data holds it."""
     scores = explained["scores"]
-    chosen, found = explained["system"], explained["margin"]
+    chosen, margin = explained["system"], explained["margin"]
     if chosen not in scores:
         return "No score decided."
-    if found is None:
+    if margin is None:
         return f"{chosen} is the only system that can serve it."
     best = max(scores, key=lambda name: scores[name])
     if best != chosen:
         return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
-    runner_up = found["runner_up"]
-    ahead = share(found["ratio"]) if found["ratio"] < _NOT_FAR else "far"
+    runner_up = margin["runner_up"]
+    ahead = share(margin["ratio"]) if margin["ratio"] < _NOT_FAR else "far"
     return (
         f"{chosen} scores {scores[chosen]:.3g} and {runner_up}, the runner-up,"
         f" {scores[runner_up]:.3g}: {ahead} ahead."
@@ -45,13 +45,13 @@ def margin(explained: Mapping[str, Any]) -> str:
 
 def flips(explained: Mapping[str, Any]) -> list[str]:
     """Say what would flip the choice, one metric of one system at a time, the nearest first."""
-    found = [
+    sentences = [
         (_distance(threshold["measured"], value), _flip(threshold, value, word))
         for threshold in explained["thresholds"]
         for value, word in ((threshold["below"], "fell to"), (threshold["above"], "rose to"))
         if value is not None
     ]
-    return [told for distance, told in sorted(found) if distance <= _NOT_FAR]
+    return [sentence for distance, sentence in sorted(sentences) if distance <= _NOT_FAR]
 
 
 def _requirement(names: Sequence[str], terms: Sequence[Mapping[str, Any]], total: float) -> str:
@@ -60,10 +60,10 @@ def _requirement(names: Sequence[str], terms: Sequence[Mapping[str, Any]], total
     subject = name_of(name).capitalize()
     if first["statistic"] == "p99":
         subject += ", 99th percentile"
-    wish = f"goal {metric(goal, name)}" if goal is not None else "by a utility of at most 1"
+    target = f"goal {metric(goal, name)}" if goal is not None else "by a utility of at most 1"
     weight = f"{share(first['weight'] / total)} of the score"
-    told = "; ".join(_met(system, term) for system, term in zip(names, terms, strict=True))
-    return f"{subject} ({wish}; {weight}): {told}."
+    values = "; ".join(_met(system, term) for system, term in zip(names, terms, strict=True))
+    return f"{subject} ({target}; {weight}): {values}."
 
 
 def _met(system: str, term: Mapping[str, Any]) -> str:

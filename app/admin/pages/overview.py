@@ -1,4 +1,4 @@
-"""The overview: what there is, whether it is well, and what happened last."""
+"""The overview page: systems, databases, load, violations and the latest events."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 from fastapi import Request, Response
 
 from app.admin.pages.page import Page, page_router, render
-from app.admin.pages.schema_map import hues_of
+from app.admin.pages.schema_map import colours_of
 from app.admin.pages.series import requests
-from app.telemetry.recent import Event
+from app.telemetry.recent_events import RecordedEvent
 from mediator.base.observation import (
     CircuitChanged,
     PlacementDecided,
@@ -36,19 +36,19 @@ async def show(request: Request) -> Response:
         readiness=await state.control.readiness(),
         systems=systems,
         loads={system["name"]: _load(system["traffic"]) for system in systems},
-        hues=hues_of(systems),
+        colours=colours_of(systems),
         scaling=await state.control.scaling(),
         databases=await state.control.databases(),
         requests=requests(state.metrics),
         violations=(await state.control.violations())[:_SHOWN],
         proposals=(await state.control.proposals())[:_SHOWN],
-        events=[(event.at_s, *_told(event)) for event in _events(request)],
+        events=[(event.at_s, *_sentence(event)) for event in _events(request)],
     )
 
 
-def _events(request: Request) -> list[Event]:
-    recent = request.app.state.recent
-    return [] if recent is None else recent.events[:_SHOWN]
+def _events(request: Request) -> list[RecordedEvent]:
+    events = request.app.state.recent_events
+    return [] if events is None else events.events[:_SHOWN]
 
 
 def _load(traffic: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -65,9 +65,9 @@ def _load(traffic: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def _told(event: Event) -> tuple[str, str]:
-    """Tell an event: its kind and a sentence."""
-    match event.told:
+def _sentence(event: RecordedEvent) -> tuple[str, str]:
+    """Return the kind of an event, and a sentence about it."""
+    match event.observation:
         case PlacementDecided(database, epoch, placements):
             where = ", ".join(sorted(set(placements.values())))
             return "placement", f"{database} was placed on {where} (epoch {epoch})."
@@ -75,8 +75,8 @@ def _told(event: Event) -> tuple[str, str]:
             lead = f"leads by {share(margin)}"
             return "proposal", f"{proposed} {lead} over {current} for {database}, {node}."
         case ViolationDetected(database, node, name, system, measured, _, _, duration_s):
-            figures = f"{metric(measured, name)} on {system} for {seconds(duration_s)}"
-            return "violation", f"{database}, {node}: {name_of(name)} {figures}."
+            value = f"{metric(measured, name)} on {system} for {seconds(duration_s)}"
+            return "violation", f"{database}, {node}: {name_of(name)} {value}."
         case CircuitChanged(system, opened, reason):
             change = f"is left alone: {reason}" if opened else "answers again"
             return "health", f"{system} {change}."
@@ -85,4 +85,4 @@ def _told(event: Event) -> tuple[str, str]:
     raise AssertionError("no other kind is kept")
 
 
-PAGE = Page("Overview", "/", "What there is, whether it is well, and what happened last.", router)
+PAGE = Page("Overview", "/", "Systems, databases, load, and the latest events.", router)

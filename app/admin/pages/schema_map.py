@@ -1,4 +1,4 @@
-"""The map: the tree of a schema, the system of each group, and why it is there."""
+"""The map page: the tree of a schema, the system of each group, and why it is there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.admin.pages.explanations import flips, margin, reasons
 from app.admin.pages.page import Page, page_router, render
 from mediator.control.port import ControlPlane
 
-__all__ = ["PAGE", "hues_of"]
+__all__ = ["PAGE", "colours_of"]
 
 router = page_router()
 _ROOT: Final = "*"
@@ -29,12 +29,12 @@ async def show(request: Request, database: Database = None, node: NodeName = Non
     context: dict[str, Any] = {"databases": databases, "database": name, "summary": None}
     if name:
         summary = await control.summary(name)
-        chosen = node or _telling(summary["nodes"])
+        chosen = node or _first_node(summary["nodes"])
         explained = await control.explain(name, *_path(chosen))
         context |= {
             "summary": summary,
             "classes": _tree(summary),
-            "hues": hues_of(await control.systems()),
+            "colours": colours_of(await control.systems()),
             "explained": explained,
             "reasons": reasons(explained),
             "margin": margin(explained),
@@ -43,8 +43,8 @@ async def show(request: Request, database: Database = None, node: NodeName = Non
     return render(request, "map.html", **context)
 
 
-def hues_of(systems: list[dict[str, Any]]) -> dict[str, int]:
-    """Number the systems, so that each has the same colour on all pages."""
+def colours_of(systems: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the colour of each system by its number, the same on all pages."""
     return {system["name"]: index for index, system in enumerate(systems)}
 
 
@@ -52,7 +52,7 @@ def _path(node: str) -> tuple[str, ...]:
     return () if node == _ROOT else tuple(node.split(".", 1))
 
 
-def _telling(nodes: dict[str, Any]) -> str:
+def _first_node(nodes: dict[str, Any]) -> str:
     """Choose the node to begin with: a field that decides for itself, the one that splits off."""
     fields = [name for name in nodes if "." in name]
     alone = [n for n in fields if nodes[n]["system"] != nodes[n.split(".")[0]]["system"]]
@@ -74,4 +74,4 @@ def _tree(summary: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-PAGE = Page("Map", "/map", "Which system serves which part of a database, and why.", router)
+PAGE = Page("Map", "/map", "Which system serves which fragment of a database, and why.", router)

@@ -1,4 +1,4 @@
-"""What the pages read of the metrics that Prometheus scrapes, so that both tell the same."""
+"""What the pages show of the metrics that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-__all__ = ["lives", "purges", "requests"]
+__all__ = ["purges", "requests", "ttls"]
 
 
 def requests(registry: CollectorRegistry) -> dict[str, float]:
@@ -18,16 +18,16 @@ def requests(registry: CollectorRegistry) -> dict[str, float]:
     return dict(sorted(counted.items()))
 
 
-def lives(registry: CollectorRegistry) -> dict[str, list[tuple[str, float]]]:
-    """Return for each class the granted lives: their upper bound in seconds, and how many."""
+def ttls(registry: CollectorRegistry) -> dict[str, list[tuple[str, float]]]:
+    """Return for each class the granted TTLs: their upper bound in seconds, and how many."""
     cumulated: dict[str, list[tuple[str, float]]] = defaultdict(list)
-    for labels, value in _samples(registry, "portolan_cache_life_seconds_bucket"):
+    for labels, value in _samples(registry, "portolan_cache_ttl_seconds_bucket"):
         cumulated[f"{labels['database']}/{labels['class']}"].append((labels["le"], value))
     return {name: _each(buckets) for name, buckets in sorted(cumulated.items())}
 
 
 def purges(registry: CollectorRegistry) -> dict[str, dict[str, float]]:
-    """Return for each cache how many keys it was asked to forget, by the outcome."""
+    """Return for each cache how many keys were purged, by the outcome."""
     counted: dict[str, dict[str, float]] = defaultdict(dict)
     for labels, value in _samples(registry, "portolan_purges_total"):
         counted[labels["purger"]][labels["outcome"]] = value
@@ -35,7 +35,7 @@ def purges(registry: CollectorRegistry) -> dict[str, dict[str, float]]:
 
 
 def _each(buckets: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Take apart what Prometheus cumulates."""
+    """Return the count of each bucket, which Prometheus cumulates."""
     before = [0.0, *(count for _, count in buckets)]
     return [
         (bound, count - less) for (bound, count), less in zip(buckets, before[:-1], strict=True)

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.admin.pages import coherence, data, jobs, overview, schema_map, what_if
 from app.admin.pages.assets import Assets
-from app.admin.pages.figures import FILTERS
+from app.admin.pages.formatting import FILTERS
 from app.admin.pages.page import Page
 
 __all__ = ["PAGES", "mount_pages"]
@@ -58,7 +58,7 @@ class _Site:
         self._environment.globals.update(static=self.assets.address, pages=self._pages)
 
     def render(self, path: str, template: str, **context: Any) -> str:
-        """Return a template as text; `path` tells which page it belongs to."""
+        """Return a template as text; `path` is of the page that it belongs to."""
         page = max(
             (page for page in self._pages if (path + "/").startswith(page.path.rstrip("/") + "/")),
             key=lambda page: len(page.path),

@@ -1,4 +1,4 @@
-"""What if: weights, goals and metrics moved by sliders; the placement that would follow."""
+"""The what-if page: sliders for weights, goals and metrics, and the placement that follows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, render
-from app.admin.pages.schema_map import hues_of
+from app.admin.pages.schema_map import colours_of
 from app.http.paths import parse_pairs
 from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.control.port import ControlPlane
@@ -35,13 +35,13 @@ async def show(request: Request, database: Database = None) -> Response:
     if name:
         moved = _moved(request.scope["query_string"])
         sliders = await _sliders(control, name, moved)
-        told, problem = None, None
+        outcome, problem = None, None
         try:
-            told = await control.what_if(name, _supposition(sliders))
+            outcome = await control.what_if(name, _supposition(sliders))
         except MediatorError as error:
             problem = error.detail
-        hues = hues_of(await control.systems())
-        context |= {"sliders": sliders, "told": told, "problem": problem, "hues": hues}
+        colours = colours_of(await control.systems())
+        context |= {"sliders": sliders, "outcome": outcome, "problem": problem, "colours": colours}
     return render(request, "what_if.html", **context)
 
 
@@ -56,8 +56,8 @@ def _moved(query: bytes) -> dict[str, float]:
         except ValueError:
             octaves = math.nan
         if not abs(octaves) <= _SPAN:
-            place = Location(name[:100], f"a number from {-_SPAN:g} to {_SPAN:g} is expected")
-            raise Invalid("A slider cannot stand there.", locations=[place])
+            location = Location(name[:100], f"a number from {-_SPAN:g} to {_SPAN:g} is expected")
+            raise Invalid("A slider has no such position.", locations=[location])
         moved[name] = octaves
     return moved
 
@@ -66,10 +66,10 @@ async def _sliders(
     control: ControlPlane, database: str, moved: dict[str, float]
 ) -> list[dict[str, Any]]:
     annotated = list(_annotations((await control.schema(database)).document))
-    asked = {(a["metric"], a.get("statistic", "mean")) for _, _, a in annotated}
+    measured = {(a["metric"], a.get("statistic", "mean")) for _, _, a in annotated}
     candidates = (await control.summary(database))["candidates"]
-    found = [*_of_annotations(annotated), *_of_systems(candidates, sorted(asked))]
-    return [_positioned(slider, moved.get(slider["name"], 0.0)) for slider in found]
+    sliders = [*_of_annotations(annotated), *_of_systems(candidates, sorted(measured))]
+    return [_positioned(slider, moved.get(slider["name"], 0.0)) for slider in sliders]
 
 
 def _annotations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -107,10 +107,10 @@ def _of_annotations(
 
 
 def _of_systems(
-    candidates: dict[str, Any], asked: list[tuple[str, str]]
+    candidates: dict[str, Any], measured: list[tuple[str, str]]
 ) -> Iterator[dict[str, Any]]:
     for system, candidate in candidates.items():
-        for metric, statistic in asked:
+        for metric, statistic in measured:
             kind = "p99" if statistic == "p99" else "metrics"
             now = candidate[kind].get(metric)
             if now:
@@ -135,8 +135,8 @@ def _supposition(sliders: list[dict[str, Any]]) -> dict[str, Any]:
     supposed: dict[str, dict[str, dict[str, float]]] = {}
     for slider in sliders:
         if slider["octaves"]:
-            kind, place, name = slider["at"]
-            supposed.setdefault(kind, {}).setdefault(place, {})[name] = slider["then"]
+            kind, node, name = slider["at"]
+            supposed.setdefault(kind, {}).setdefault(node, {})[name] = slider["then"]
     return supposed
 
 

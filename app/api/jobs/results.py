@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Final
 
 import orjson
 
 from app.api.cursors import Cursors
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, require_backend
+from app.api.models.jobs import ResultParameters
 from app.api.options import DataOptions
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, asks_for
-from app.http.paths import parse_integer, parse_query
-from mediator.base.errors import Conflict, ResultGone, Unavailable
+from app.http.paths import parse_query
+from app.http.validation import parse_parameters
+from mediator.base.errors import Conflict, Invalid, Location, ResultGone, Unavailable
 from mediator.catalogue.runs import StoredRun
 from spark_jobs.runner.results import ResultFiles
 
 __all__ = ["RunResults"]
-
-_PAGE: Final = frozenset({"after", "limit"})
 
 
 class RunResults:
@@ -52,7 +51,9 @@ class RunResults:
         forbid_body(routed.request)
         accept = routed.request.headers.get(b"accept", "")
         type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
-        parameters = parse_query(routed.request.query, frozenset() if type_ else _PAGE)
+        if type_ is not None:
+            parse_query(routed.request.query, frozenset())
+        parameters = parse_parameters(ResultParameters, routed.request.query)
         database_id = (await self._directory.database(routed.database)).id
         run = await job_backend.runs.find(database_id, routed.id)
         await self._rights.require_view(routed.access, run)
@@ -63,15 +64,17 @@ class RunResults:
         return Response(200, [(b"content-type", type_.encode()), NO_STORE], chunks=chunks)
 
     async def _page(
-        self, run: StoredRun, files: ResultFiles, parameters: dict[str, str]
+        self, run: StoredRun, files: ResultFiles, parameters: ResultParameters
     ) -> Response:
         bound = (run.database, "results", run.id)
         file, row = 0, 0
-        if "after" in parameters:
-            file, row = self._cursors.open(bound, run.database_id, parameters["after"])
-        limit = parse_integer(parameters.get("limit", "100"), "limit", least=1, most=self._most)
+        if parameters.after is not None:
+            file, row = self._cursors.open(bound, run.database_id, parameters.after)
+        if parameters.limit > self._most:
+            locations = [Location("limit", f"at most {self._most} are allowed")]
+            raise Invalid("The page is too large.", locations=locations)
         try:
-            rows, position = await asyncio.to_thread(files.page, (file, row), limit)
+            rows, position = await asyncio.to_thread(files.page, (file, row), parameters.limit)
         except FileNotFoundError:
             raise _gone() from None
         cursor = (

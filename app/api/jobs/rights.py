@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from app.api.resources import Directory
-from app.security.authorisation import Access
+from mediator.access.authorisation import Access
 from mediator.access.model import Scope
 from mediator.base.errors import Forbidden
 from mediator.catalogue.runs import StoredRun
@@ -55,13 +55,13 @@ class RunRights:
         sources = _stored_reads(access, run)
         for database, class_name in sources:
             await self._require(access, Scope.READ, database, class_name)
-            if not _may_view(access, run, database, class_name):
+            if not access.may_read_all_since(database, class_name, run.created):
                 detail = (
                     f"Objects of {class_name} have owners, or had when the run was submitted, or"
                     " the class is there no more: this is for administrators of it."
                 )
                 raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
-        return lambda: all(_may_view(access, run, *source) for source in sources)
+        return lambda: all(access.may_read_all_since(*source, run.created) for source in sources)
 
     async def require_control(self, access: Access, run: StoredRun) -> None:
         """Return if a run may be cancelled or resumed; raises what `require_view` does."""
@@ -77,12 +77,6 @@ class RunRights:
         access.require(scope, database, class_name)
         # Another replica may have made the class, with owners, a moment ago.
         await self._directory.look_for(database, class_name)
-
-
-def _may_view(access: Access, run: StoredRun, database: str, class_name: str) -> bool:
-    """Whether a run may be shown that was submitted then and reads a class."""
-    until = access.owned_until(database, class_name)
-    return access.may_read_all(database, class_name) and (until is None or run.created > until)
 
 
 def _stored_reads(access: Access, run: StoredRun) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from app.api.cursors import Cursors
 from app.api.jobs.documents import run_document
 from app.api.jobs.progress import RunStreams
 from app.api.jobs.rights import RunRights
+from app.api.models.jobs import RunListParameters, SubmissionParameters
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
@@ -22,8 +23,9 @@ from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, asks_for
-from app.http.paths import parse_integer, parse_query
-from app.security.authorisation import Access
+from app.http.paths import parse_query
+from app.http.validation import parse_parameters
+from mediator.access.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
@@ -36,8 +38,6 @@ from spark_jobs.sinks.fitting import misfits
 __all__ = ["JobBackend", "Jobs", "require_backend"]
 
 _LARGEST: Final = 2**20
-_PAGE: Final = frozenset({"after", "limit"})
-_MOST: Final = 100
 _SEEN_WITHIN_S: Final = 60.0
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
 
@@ -87,7 +87,7 @@ class Jobs:
         """Queue a job, and answer 202."""
         job_backend = require_backend(self._job_backend)
         routed.media_type(JSON)
-        dry_run = _dry_run(routed)
+        parameters = parse_parameters(SubmissionParameters, routed.request.query)
         raw = await read_body(routed.request, self._most_bytes)
         document = parse_json(raw)
         database_id = (await self._directory.database(routed.database)).id
@@ -101,7 +101,7 @@ class Jobs:
                 uuid4().hex,
                 (routed.database, database_id),
                 job.to_stored(),
-                dry_run=dry_run,
+                dry_run=parameters.dry_run == "true",
                 # The key is the principal's: others may use the same characters for another job.
                 key=None if identity.key is None else identity.derive("job"),
                 fingerprint=identity.fingerprint,
@@ -118,13 +118,12 @@ class Jobs:
         job_backend = require_backend(self._job_backend)
         forbid_body(routed.request)
         database_id = (await self._directory.database(routed.database)).id
-        parameters = parse_query(routed.request.query, _PAGE)
-        limit = parse_integer(parameters.get("limit", "20"), "limit", least=1, most=_MOST)
+        parameters = parse_parameters(RunListParameters, routed.request.query)
         before = None
-        if "after" in parameters:
-            (before,) = self._cursors.open(_bound(routed), database_id, parameters["after"])
-        runs = await job_backend.runs.newest(database_id, before, limit)
-        last = runs[-1].position if len(runs) == limit else None
+        if parameters.after is not None:
+            (before,) = self._cursors.open(_bound(routed), database_id, parameters.after)
+        runs = await job_backend.runs.newest(database_id, before, parameters.limit)
+        last = runs[-1].position if len(runs) == parameters.limit else None
         cursor = None if last is None else self._cursors.seal(_bound(routed), database_id, [last])
         items = [run_document(run, whole=False) for run in runs]
         body = orjson.dumps({"items": items, "next": cursor})
@@ -243,14 +242,6 @@ def _require_room(access: Access, *, creates: bool) -> None:
     """Return if a job creates nothing, or its tenant has room; raises `StorageFull` otherwise."""
     if creates and access.meter.room <= 0:
         raise access.meter.full()
-
-
-def _dry_run(routed: RoutedRequest) -> bool:
-    value = parse_query(routed.request.query, frozenset({"dry_run"})).get("dry_run", "false")
-    if value not in ("true", "false"):
-        locations = [Location("dry_run", "true or false is expected")]
-        raise Invalid("dry_run is not a value that is allowed.", locations=locations)
-    return value == "true"
 
 
 def _bound(routed: RoutedRequest) -> tuple[str, str]:

@@ -1,15 +1,16 @@
-"""The data API in OpenAPI 3.1: its routes are plain ASGI, so they are described here by hand."""
+"""The paths of the data API in OpenAPI 3.1: their parameters, bodies and answers."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Any, Final
 
-from app.api.openapi.feed import FEED_PARAMETERS, FEED_SCHEMAS
-from app.api.openapi.jobs import JOB_PARAMETERS, JOB_SCHEMAS
-from app.api.openapi.schemas import COMPONENTS, ref
-from app.api.openapi.sketch import SKETCH_PARAMETERS, SKETCH_SCHEMAS
-from app.api.openapi.transactions import TRANSACTION_SCHEMAS
+from app.api.models.changes import ChangesParameters
+from app.api.models.jobs import ResultParameters, RunListParameters, SubmissionParameters
+from app.api.models.sketch import SketchParameters
+from app.api.models.transfer import ExportParameters, ImportParameters
+from app.api.openapi.components import parameters_of
+from app.api.openapi.grammar import ref
 from app.http.negotiation import (
     EVENT_STREAM,
     FILES,
@@ -21,8 +22,9 @@ from app.http.negotiation import (
     UPDATE,
 )
 from app.http.problems import PROBLEM_JSON
+from app.http.validation import Parameters
 
-__all__ = ["data_components", "data_paths"]
+__all__ = ["data_paths"]
 
 _TAG: Final = "data"
 _ALWAYS: Final = (400, 401, 403, 404, 406, 409, 429, 500, 503)
@@ -50,23 +52,6 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/jobs/{run}": _path(_RUN, _run()),
         "/v1/{database}/jobs/{run}/resume": _path(_RUN, {"post": _resume()}),
         "/v1/{database}/jobs/{run}/results": _path(_RUN, {"get": _results()}),
-    }
-
-
-def data_components() -> dict[str, Any]:
-    """Return the components that the paths refer to."""
-    return {
-        **COMPONENTS,
-        "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-        "parameters": COMPONENTS["parameters"]
-        | FEED_PARAMETERS
-        | SKETCH_PARAMETERS
-        | JOB_PARAMETERS,
-        "schemas": COMPONENTS["schemas"]
-        | FEED_SCHEMAS
-        | SKETCH_SCHEMAS
-        | TRANSACTION_SCHEMAS
-        | JOB_SCHEMAS,
     }
 
 
@@ -103,10 +88,10 @@ def _object() -> dict[str, Any]:
 def _collection() -> dict[str, Any]:
     read = ("fields", "ids", "filter", "order", "limit", "cursor", "allowScan", "explain", "prefer")
     shown = {200: _json("Listing", *_FOUND)}
-    made = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
+    created = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
     failing = (*_ALWAYS, *_CREATING, 422)
     preferences = ("idempotencyKey", "prefer")
-    post = _operation("createObject", "Create one object, or many", preferences, made, failing)
+    post = _operation("createObject", "Create one object, or many", preferences, created, failing)
     one_or_many = {
         "oneOf": [
             ref("schemas", "Object"),
@@ -135,7 +120,7 @@ def _batch() -> dict[str, Any]:
     done = {200: _json("Results")}
     preferences = ("idempotencyKey", "prefer")
     post = _operation("batch", "Do many operations", preferences, done, (*_ALWAYS, *_WITH_BODY))
-    return post | {"requestBody": _body({JSON: "Batch"})}
+    return post | {"requestBody": _body({JSON: "BatchRequest"})}
 
 
 def _transaction() -> dict[str, Any]:
@@ -144,48 +129,57 @@ def _transaction() -> dict[str, Any]:
     failing = (*_ALWAYS, *_CREATING, *_CONDITIONAL, 422)
     summary = "Do all of some operations if what was read still stands, or nothing"
     post = _operation("transact", summary, preferences, done, failing)
-    return post | {"requestBody": _body({JSON: "Transaction"})}
+    return post | {"requestBody": _body({JSON: "TransactionRequest"})}
 
 
 def _import() -> dict[str, Any]:
     done = {200: _json("ImportSummary")}
-    parameters = ("skip", "idempotencyKey")
-    post = _operation("importObjects", "Put every line", parameters, done, (*_ALWAYS, *_CREATING))
+    failing = (*_ALWAYS, *_CREATING)
+    post = _operation(
+        "importObjects", "Put every line", ("idempotencyKey",), done, failing, ImportParameters
+    )
     text = {"schema": {"type": "string"}}
     return post | {"requestBody": {"required": True, "content": {NDJSON: text}}}
 
 
 def _export() -> dict[str, Any]:
-    read = ("afterId", "fields")
     lines = {"content": {NDJSON: {"schema": {"type": "string"}}}}
     shown = {200: {**_answer("One object on each line"), **lines}}
     summary = "Stream every object in the order of ids"
     return {
-        "get": _operation("exportObjects", summary, read, shown, _ALWAYS),
-        "head": _operation("headExport", summary, read, _headless(shown), _ALWAYS),
+        "get": _operation("exportObjects", summary, (), shown, _ALWAYS, ExportParameters),
+        "head": _operation("headExport", summary, (), _headless(shown), _ALWAYS, ExportParameters),
     }
 
 
 def _changes() -> dict[str, Any]:
-    asked = ("ofClass", "afterPosition", "changes", "wait", "lastEventId")
     events = {EVENT_STREAM: {"schema": {"type": "string"}}}
     page = _json("Changes", "Cache-Control")
     page["content"] = page["content"] | events
     summary = "Follow the change feed: a page of changes, or server-sent events without end"
-    return _operation("followChanges", summary, asked, {200: page}, (*_ALWAYS, 410))
+    return _operation(
+        "followChanges",
+        summary,
+        ("lastEventId",),
+        {200: page},
+        (*_ALWAYS, 410),
+        ChangesParameters,
+    )
 
 
 def _sketch() -> dict[str, Any]:
-    told = ("ETag", "Cache-Control", "Portolan-Sketch-Time")
-    filter_ = _json("ClientFilter", *told)
+    headers = ("ETag", "Cache-Control", "Portolan-Sketch-Time")
+    filter_ = _json("ClientFilter", *headers)
     filter_["content"] = filter_["content"] | {SKETCH: {"schema": {"type": "string"}}}
-    shown = {200: filter_, 304: _empty(*told)}
-    asked = ("ofClasses", "ifNoneMatch")
+    shown = {200: filter_, 304: _empty(*headers)}
+    conditions = ("ifNoneMatch",)
     summary = "Read the filter by which a client knows which copies to revalidate"
     problems = (*_ALWAYS, 412)
     return {
-        "get": _operation("getSketch", summary, asked, shown, problems),
-        "head": _operation("headSketch", summary, asked, _headless(shown), problems),
+        "get": _operation("getSketch", summary, conditions, shown, problems, SketchParameters),
+        "head": _operation(
+            "headSketch", summary, conditions, _headless(shown), problems, SketchParameters
+        ),
     }
 
 
@@ -195,16 +189,17 @@ def _jobs() -> dict[str, Any]:
     submit = _operation(
         "submitJob",
         "Submit an analytic job",
-        ("dryRun", "idempotencyKey"),
+        ("idempotencyKey",),
         {202: accepted},
         failing,
+        SubmissionParameters,
     )
     submit["requestBody"] = _body({JSON: "Job"})
     listed = {200: _json("Runs")}
     return {
         "post": submit,
         "get": _operation(
-            "listRuns", "List runs, newest first", ("runs", "cursor"), listed, _ALWAYS
+            "listRuns", "List runs, newest first", (), listed, _ALWAYS, RunListParameters
         ),
     }
 
@@ -231,7 +226,8 @@ def _results() -> dict[str, Any]:
     files = {type_: {"schema": {"type": "string"}} for type_ in FILES}
     page["content"] = page["content"] | files
     summary = "Read the result of a run: pages of JSON, or the whole as a file, by Accept"
-    return _operation("getResults", summary, ("cursor", "limit"), {200: page}, (*_ALWAYS, 410))
+    failing = (*_ALWAYS, 410)
+    return _operation("getResults", summary, (), {200: page}, failing, ResultParameters)
 
 
 _READ: Final = (
@@ -262,12 +258,13 @@ def _operation(
     parameters: tuple[str, ...],
     answers: dict[int, Any],
     problems: tuple[int, ...] = (400, 404),
+    query: type[Parameters] | None = None,
 ) -> dict[str, Any]:
     responses = answers | {status: _problem(status) for status in problems}
     operation: dict[str, Any] = {
         "summary": summary,
         "tags": [_TAG],
-        "parameters": _parameters(parameters),
+        "parameters": [*_parameters(parameters), *(parameters_of(query) if query else ())],
         "responses": {str(status): responses[status] for status in sorted(responses)},
     }
     return operation if name == "options" else {"operationId": name, **operation}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
 
 import orjson
 
+from app.api.models.transfer import ExportParameters
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Selection
 from app.api.responses import NO_STORE, document_of
 from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import NDJSON
-from app.http.paths import parse_query
+from app.http.validation import parse_parameters
 from mediator.base.errors import TooManyRequests
 from mediator.model.query import Position, Query
 from mediator.query.execution import Answer
@@ -22,8 +22,6 @@ from mediator.routing.freshness import WHOLE
 from mediator.schema.ids import check_id
 
 __all__ = ["Exports"]
-
-_PARAMETERS: Final = frozenset({"after", "fields"})
 
 
 class Exports:
@@ -35,9 +33,9 @@ class Exports:
     async def get(self, routed: RoutedRequest) -> Response:
         """Stream every object beyond the id `after`."""
         forbid_body(routed.request)
-        parameters = parse_query(routed.request.query, _PARAMETERS)
-        selection = routed.resource.select(parameters.get("fields"))
-        after = check_id(parameters["after"], "after") if "after" in parameters else None
+        parameters = parse_parameters(ExportParameters, routed.request.query)
+        selection = routed.resource.select(parameters.fields)
+        after = None if parameters.after is None else check_id(parameters.after, "after")
         routed.request.phases.end("parse")
         # The first page is read before the status is sent, so that its errors can be answered.
         first = await self._page(routed, selection, after)

@@ -15,6 +15,7 @@ import orjson
 
 from app.api.creation import given_id
 from app.api.identifiers import object_id
+from app.api.models.transfer import ImportParameters
 from app.api.options import DataOptions
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
@@ -25,8 +26,8 @@ from app.http.idempotency import Identity, OperationIds, fingerprint_of
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, bounded, stream_body, too_large
 from app.http.negotiation import NDJSON
-from app.http.paths import parse_integer, parse_query
 from app.http.problems import HttpError, problem_of
+from app.http.validation import parse_parameters
 from mediator.access.metering import refusal
 from mediator.base.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
 from mediator.base.offload import offload
@@ -34,7 +35,6 @@ from mediator.model.operations import ANYTHING, Outcome
 
 __all__ = ["Imports"]
 
-_SKIP: Final = frozenset({"skip"})
 _PROBLEMS_TOLD: Final = 100
 _CHUNK_BYTES: Final = 4 * 2**20
 
@@ -72,9 +72,7 @@ class Imports:
     async def post(self, routed: RoutedRequest) -> Response:
         """Put every line; a system that stops answering ends it with what is done so far."""
         routed.media_type(NDJSON, "application/ndjson")
-        skip = parse_integer(
-            parse_query(routed.request.query, _SKIP).get("skip", "0"), "skip", least=0
-        )
+        skip = parse_parameters(ImportParameters, routed.request.query).skip
         identity = routed.identity(self._ids)
         with self._ids.claim(identity):
             progress = _Progress(done=skip)

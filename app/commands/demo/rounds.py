@@ -15,19 +15,19 @@ T = TypeVar("T")
 
 
 async def interleaved(
-    rounds: int, sides: Mapping[str, Callable[[], Awaitable[T]]]
+    rounds: int, measures: Mapping[str, Callable[[], Awaitable[T]]]
 ) -> dict[str, list[T]]:
     """Measure every side once in each round, one after the other.
 
     Args:
         rounds: How many rounds.
-        sides: Measures one side, by its name.
+        measures: Measures one side, by its name.
 
     Returns:
         What was measured of each side, in order.
     """
-    measured: dict[str, list[T]] = {name: [] for name in sides}
-    turns = tuple(sides.items())
+    measured: dict[str, list[T]] = {name: [] for name in measures}
+    turns = tuple(measures.items())
     for number in range(rounds):
         for name, measure in turns if number % 2 == 0 else turns[::-1]:
             measured[name].append(await measure())

@@ -161,15 +161,17 @@ class _Story:
             task = progress.add_task("Readers read", total=slices)
             async with LoadProcess() as load:
 
-                async def side(lane: Lane) -> Tally:
+                async def measure(lane: Lane) -> Tally:
                     (tally,) = await drive(load, service, [lane], seconds)
                     progress.advance(task)
                     return tally
 
                 measured = []
                 for name, lane_of in works.items():
-                    sides = {database: partial(side, lane_of(database)) for database in databases}
-                    measured.append(_compare(name, await interleaved(_ROUNDS, sides)))
+                    measures = {
+                        database: partial(measure, lane_of(database)) for database in databases
+                    }
+                    measured.append(_compare(name, await interleaved(_ROUNDS, measures)))
         return measured
 
     async def _top_ten(self, service: Service) -> None:

@@ -31,7 +31,7 @@ def doctor(
     import uvloop
 
     from app.commands.doctor.installation import examine, examine_environment, examine_tls
-    from app.commands.doctor.service import look_at
+    from app.commands.doctor.service import examine_service
     from app.settings.main import HttpSettings, MediatorSettings
 
     if url is None:
@@ -41,10 +41,10 @@ def doctor(
             *examine_environment(),
         ]
     else:
-        findings = uvloop.run(look_at(url, objects, key_in(key_file)))
+        findings = uvloop.run(examine_service(url, objects, key_in(key_file)))
     for finding in findings:
-        mark = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
-        console.print(f"{mark} {finding.what}: {finding.detail}")
+        state = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
+        console.print(f"{state} {finding.what}: {finding.detail}")
         if finding.remedy:
             console.print(f"          {finding.remedy}")
     raise typer.Exit(1 if any(finding.fatal for finding in findings) else 0)

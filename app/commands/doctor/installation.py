@@ -1,4 +1,4 @@
-"""Looking at the machine: what is found, what is missing, and what to do about it."""
+"""Findings about the machine: what is found, what is missing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def examine_tls(http: HttpSettings) -> list[Finding]:
 
 def examine_environment() -> list[Finding]:
     """Look for variables that look like settings and are none."""
-    return [Finding("setting", False, told) for told in unknown_settings(os.environ)]
+    return [Finding("setting", False, warning) for warning in unknown_settings(os.environ)]
 
 
 def _certificate(certificate: Certificate) -> Finding:

@@ -1,4 +1,4 @@
-"""Looking at an installation that is running: whether it serves, and whose its data are."""
+"""Findings about a running installation: whether it serves, and whether its data are its own."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pydantic import SecretStr
 from app.commands.doctor.installation import Finding
 from app.settings.access import bearer
 
-__all__ = ["look_at"]
+__all__ = ["examine_service"]
 
 _TIMEOUT_S: Final = 300.0
 _NOT_LET_IN: Final = (401, 403)
 _REMEDY: Final = (
     "Somebody has written to a store past Portolan, or a store has lost writes. Write these objects"
-    " again through the data API; docs/backup.md tells how to find out more."
+    " again through the data API; docs/backup.md says how to find out more."
 )
 
 
-async def look_at(url: str, objects: int, key: SecretStr | None = None) -> list[Finding]:
-    """Look at what the admin API at an address tells.
+async def examine_service(url: str, objects: int, key: SecretStr | None = None) -> list[Finding]:
+    """Examine an installation by its admin API.
 
     Args:
         url: Its address.
-        objects: How many objects of each database are compared with what the feed tells of them.
+        objects: How many objects of each database are compared with the feed.
         key: Sent to it; None: it asks for none.
     """
     headers = bearer(key)
@@ -63,33 +63,33 @@ async def _findings(admin: httpx.AsyncClient, objects: int) -> AsyncIterator[Fin
     yield Finding("service", ready["ready"], detail, fatal=not ready["ready"])
     for system in _items(await admin.get("/admin/v1/systems")):
         serves = system["state"] == "serving"
-        detail = system["state"] if serves else f"{system['state']}: {system['trouble']}"
+        detail = system["state"] if serves else f"{system['state']}: {system['error']}"
         yield Finding(f"system {system['name']} ({system['kind']})", serves, detail)
     for database in _items(await admin.get("/admin/v1/schemas")):
         name = database["name"]
         if database["mode"] != "advisory":
             path = f"/admin/v1/integrity/{quote(name, safe='')}"
-            yield _verdict(name, await admin.post(path, params={"objects": objects}))
+            yield _integrity(name, await admin.post(path, params={"objects": objects}))
 
 
 def _items(answer: httpx.Response) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = answer.raise_for_status().json()["items"]
-    return told
+    items: list[dict[str, Any]] = answer.raise_for_status().json()["items"]
+    return items
 
 
-def _verdict(name: str, answer: httpx.Response) -> Finding:
-    what, told = f"objects of {name}", answer.json()
+def _integrity(name: str, answer: httpx.Response) -> Finding:
+    what, report = f"objects of {name}", answer.json()
     if answer.is_error:
-        return Finding(what, False, f"they cannot be compared: {told.get('detail', '')}")
-    unknown = told["older"] + told["left_out"]
-    detail = f"{told['compared']:,} are what the feed tells; nothing is known of {unknown:,}"
-    if not told["wrong"]:
+        return Finding(what, False, f"they cannot be compared: {report.get('detail', '')}")
+    unknown = report["older"] + report["left_out"]
+    detail = f"{report['compared']:,} are what the feed says; nothing is known of {unknown:,}"
+    if not report["wrong"]:
         return Finding(what, True, detail)
-    counts = ", ".join(f"{count:,} {wrong}" for wrong, count in told["wrong"].items())
-    examples = ", ".join(_example(example) for example in told["examples"][:5])
+    counts = ", ".join(f"{count:,} {wrong}" for wrong, count in report["wrong"].items())
+    examples = ", ".join(_example(example) for example in report["examples"][:5])
     return Finding(what, False, f"{counts}; for example {examples}", _REMEDY, fatal=True)
 
 
-def _example(told: dict[str, Any]) -> str:
-    fields = f" ({', '.join(told['fields'])})" if told["fields"] else ""
-    return f"{told['class']}/{told['id']}{fields}: {told['wrong']}"
+def _example(example: dict[str, Any]) -> str:
+    fields = f" ({', '.join(example['fields'])})" if example["fields"] else ""
+    return f"{example['class']}/{example['id']}{fields}: {example['wrong']}"

@@ -1,5 +1,5 @@
--- Appends what a relay has read of a system's logs, moves their cursors, and publishes up to when the
--- feed has all that the system acknowledged: all of it, or nothing.
+-- Appends what a relay has read of a system's logs, moves their cursors, and publishes up to when
+-- the feed has all that the system acknowledged: all of it, or nothing.
 -- KEYS: prefix, lease. ARGV: generation proposed, token, system, until ('' if that is not known);
 -- then for each log its source, after, upto, and a number of rows; each row is a partition and, as
 -- lines, the positions, classes and documents of its entries. Returns how many were new; -1: no
@@ -42,7 +42,8 @@ while at <= #ARGV do
   local cursor = redis.call('HGET', cursors, ARGV[at]) or ''
   if is_before(cursor, ARGV[at + 1]) then return -2 end
   local rows, past = at + 4, at + 4 + 4 * ARGV[at + 3]
-  logs[#logs + 1] = { source = ARGV[at], cursor = cursor, upto = ARGV[at + 2], rows = rows, past = past }
+  local upto = ARGV[at + 2]
+  logs[#logs + 1] = { source = ARGV[at], cursor = cursor, upto = upto, rows = rows, past = past }
   at = past
 end
 

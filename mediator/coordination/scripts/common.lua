@@ -18,10 +18,11 @@ local function is_before(one, other)
   return #one < #other
 end
 
--- The number of the count at `key`, which only rises; `advance`: the next one. Numbers say what came
--- first, and nothing else: the clock only makes them unlike those of a count that was lost. Where
--- another server goes on, or the same one with an older state, numbers are skipped that may have been
--- given out since that state: no number from before is above one that is given out, or read, here.
+-- The number of the count at `key`, which only rises; `advance`: the next one. Numbers say what
+-- came first, and nothing else: the clock only makes them unlike those of a count that was lost.
+-- Where another server goes on, or the same one with an older state, numbers are skipped that may
+-- have been given out since that state: no number from before is above one that is given out, or
+-- read, here.
 local function next_number(key, advance)
   local last, last_run = unpack(redis.call('HMGET', key, 'number', 'run'))
   local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')

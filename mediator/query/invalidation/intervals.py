@@ -30,14 +30,7 @@ class Intervals:
         self._tops: list[Bound] = []
 
     def add(self, name: str, low: Any, high: Any, wanted: Container[str]) -> None:
-        """Add an interval; None is no bound.
-
-        Args:
-            name: Its name.
-            low: The lowest value in it.
-            high: The highest value in it.
-            wanted: The names that are still wanted.
-        """
+        """Add an interval; None is no bound."""
         bounds = _LOWEST if low is None else (1, low), _HIGHEST if high is None else (1, high)
         self._new.append((*bounds, name))
         if len(self._new) > _NEW + len(self._sorted) // _NEW_SHARE:

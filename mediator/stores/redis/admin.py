@@ -143,5 +143,5 @@ async def _unlink_indexes(client: CommandClient, prefix: str, names: set[bytes])
         await _execute(client, "UNLINK", *(f"{prefix}i.".encode() + name for name in names))
 
 
-async def _execute(client: CommandClient, *words: str | bytes) -> None:
-    await client.execute([command(*words)], writes=True)
+async def _execute(client: CommandClient, *arguments: str | bytes) -> None:
+    await client.execute([command(*arguments)], writes=True)

@@ -1,4 +1,4 @@
-"""Values as texts of Redis, self-describing: a tag byte tells the type, integers are plain digits.
+"""Values as self-describing texts of Redis: a tag byte names the type, integers are plain digits.
 
 =========== ==================================================================
 ``n``       null (a missing field is an absent one)
@@ -130,8 +130,8 @@ def _map(text: bytes) -> Value:
 
 
 def _set(text: bytes) -> Value:
-    found: list[Any] = list(_netstrings(text))
-    return sorted(found)
+    items: list[Any] = list(_netstrings(text))
+    return sorted(items)
 
 
 _DECODERS: dict[int, Callable[[bytes], Value]] = {

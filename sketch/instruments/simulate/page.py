@@ -49,7 +49,7 @@ def page(comparison: Comparison) -> str:
     Raises:
         PlotsMissing: Matplotlib is not there.
     """
-    title = "Lifetimes of cached records, simulated"
+    title = "EstimatorUpdates of cached records, simulated"
     body = "\n".join(
         [
             f"<h1>{title}</h1>",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from redis_connection.scripts import Script, lua_module, lua_text
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import SketchLimits
 from sketch.protocol.times import again_step_us, lifetime_us, microseconds
 

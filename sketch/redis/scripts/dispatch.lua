@@ -2,8 +2,8 @@
 
 local module_of = {
   invalidate = layout, layout = layout, adopt = layout, expire = snapshots, snapshot = snapshots,
-  take_purges = purges, acknowledge_purges = purges, report_query = queries, registrations = queries,
-  invalidate_results = queries, begin = writes, ['end'] = writes, close = writes, orphans = writes,
+  take_purges = purges, acknowledge_purges = purges, report_query = queries,
+  registrations = queries, invalidate_results = queries, begin = writes, ['end'] = writes, close = writes, orphans = writes,
   report_read = reads, fill = reads, state = state,
 }
 

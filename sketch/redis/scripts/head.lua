@@ -1,8 +1,8 @@
 -- The head of every call: the keys of one partition, the time, and whether the partition is still
 -- what clients of this server run left behind.
--- KEYS: see PARTITION_KEYS. ARGV: run id; '' | 'confirmed' | 'new' (see `ScriptCall.claim`); a nonce
--- of 32 hexadecimal digits; keys that may expire in passing; then steps: name, number of arguments,
--- arguments.
+-- KEYS: see PARTITION_KEYS. ARGV: run id; '' | 'confirmed' | 'new' (see `ScriptCall.claim`); a
+-- nonce of 32 hexadecimal digits; keys that may expire in passing; then steps: name, number of
+-- arguments, arguments.
 -- Returns the time and each step's result; -1: the partition is of another run, and the client has
 -- not confirmed that the one it names is still the server's.
 

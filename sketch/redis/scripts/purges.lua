@@ -18,9 +18,9 @@ local function set_owed(key, times)
   call('ZADD', PURGES, math.min(unpack(times)), key)
 end
 
--- Owes a purge now, and one after the longest fill; the latter are rounded up to a quarter of it, so
--- that a key that is written all the time owes but a few. The first is due a microsecond from now: a
--- purge that was given out at this instant does not do for it.
+-- Owes a purge now, and one after the longest fill; the latter are rounded up to a quarter of it,
+-- so that a key that is written all the time owes but a few. The first is due a microsecond from
+-- now: a purge that was given out at this instant does not do for it.
 steps.owe = function(key)
   local due = now + 1
   local again = math.ceil((due + AGAIN_US) / AGAIN_STEP_US) * AGAIN_STEP_US

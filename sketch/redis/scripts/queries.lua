@@ -31,10 +31,10 @@ steps.invalidate_results = function(first, last)
   return 1
 end
 
--- Whether writes may be pending that are acknowledged without a look at the registrations: those that
--- began before a result was requested. While results are requested, and as long as a copy of one may
--- be fresh, no lease is cached; `last_lease` is the end of the last lease from before. Writers that
--- have cached leases are notified of the first request.
+-- Whether writes may be pending that are acknowledged without a look at the registrations: those
+-- that began before a result was requested. While results are requested, and as long as a copy of
+-- one may be fresh, no lease is cached; `last_lease` is the end of the last lease from before.
+-- Writers that have cached leases are notified of the first request.
 local function has_unaware_writes(ttl)
   if not requested then
     call('HSET', META, 'last_lease', call('ZREVRANGE', LEASES, 0, 0, 'WITHSCORES')[2] or 0)
@@ -46,8 +46,8 @@ local function has_unaware_writes(ttl)
 end
 
 -- Arguments: schema; TTL of the response; key of a query. Registers the query and returns the TTL
--- granted, in one step, so that a query is registered wherever a copy may be; -1: another schema was
--- adopted.
+-- granted, in one step, so that a query is registered wherever a copy may be; -1: another schema
+-- was adopted.
 steps.report_query = function(first, last)
   if ARGV[first] ~= (call('HGET', META, 'schema') or '') then return -1 end
   if has_unaware_writes(tonumber(ARGV[first + 1])) then return 0 end

@@ -13,8 +13,9 @@ local function values(hash, first, last)
   return texts
 end
 
--- Notes that a read of a key is refused because a write of it is pending. Where no cache can hold the
--- key, the write's lease may be cached: its writer is notified at once, if this client may publish.
+-- Notes that a read of a key is refused because a write of it is pending. Where no cache can hold
+-- the key, the write's lease may be cached: its writer is notified at once, if this client may
+-- publish.
 local function note_contention(key)
   call('HINCRBY', PENDING, key, CONTENDED)
   if tonumber(call('ZSCORE', COPIES, key) or 0) <= now then redis.pcall('PUBLISH', PENDING, key) end

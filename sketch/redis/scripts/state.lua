@@ -13,8 +13,8 @@ steps.state = function()
   end
   local current = call('HMGET', META, 'incarnation', 'generation')
   return {
-    current[1], tonumber(current[2]), call('HLEN', MEMBERS), call('BITCOUNT', BITS), call('ZCARD', COPIES),
-    call('HLEN', WRITES), first(LEASES), saturated, uncacheable,
+    current[1], tonumber(current[2]), call('HLEN', MEMBERS), call('BITCOUNT', BITS),
+    call('ZCARD', COPIES), call('HLEN', WRITES), first(LEASES), saturated, uncacheable,
     call('ZCARD', PURGES), call('ZCOUNT', PURGES, '-inf', now), first(PURGES), bytes,
   }
 end

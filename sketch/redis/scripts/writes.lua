@@ -1,8 +1,8 @@
--- Writes: `writes` holds for each token its keys, each with whether caches may hold it; `pending` for
--- each key the count of its writes (see CONCURRENT, CONTENDED); `leases` when a write is taken for
--- orphaned.
--- An entry of `versions` is 'v<version>'; 'f<token>': to be filled; while writes are pending, out
--- of sight, 'p<version>': the highest that one of them made, or 'x': one made a version unknown.
+-- Writes: `writes` holds for each token its keys, each with whether caches may hold it; `pending`
+-- for each key the count of its writes (see CONCURRENT, CONTENDED); `leases` when a write is taken
+-- for orphaned. An entry of `versions` is 'v<version>'; 'f<token>': to be filled; while writes are
+-- pending, out of sight, 'p<version>': the highest that one of them made, or 'x': one made a
+-- version unknown.
 
 local steps = {}
 local PAUSE_US = 100000
@@ -16,8 +16,9 @@ local function is_lease_cacheable()
   return not requested
 end
 
--- Arguments: token; pairs of key, packed positions. Returns for each key whether caches may hold it,
--- the registration sequence, and whether the lease may be cached. A token given twice counts once.
+-- Arguments: token; pairs of key, packed positions. Returns for each key whether caches may hold
+-- it, the registration sequence, and whether the lease may be cached. A token given twice counts
+-- once.
 steps.begin = function(first, last)
   local token, write, held = ARGV[first], {}, {}
   if call('ZADD', LEASES, 'NX', now + LEASE_US, token) == 0 then
@@ -49,9 +50,9 @@ steps.begin = function(first, last)
   return result
 end
 
--- Records the version that a write made, or keeps it out of sight while others are pending. Versions
--- are kept for keys that caches may hold, no others: so none is of a cached lease, under which the
--- last write to be acknowledged need not have been the last one.
+-- Records the version that a write made, or keeps it out of sight while others are pending.
+-- Versions are kept for keys that caches may hold, no others: so none is of a cached lease, under
+-- which the last write to be acknowledged need not have been the last one.
 local function record_version(key, version, pending)
   local expires = call('ZSCORE', COPIES, key)
   if not expires then return end
@@ -73,8 +74,8 @@ local function record_version(key, version, pending)
   end
 end
 
--- Counts a write of a key off; with the last one the key may leave the filter. Returns whether others
--- are pending, and whether a read was refused meanwhile.
+-- Counts a write of a key off; with the last one the key may leave the filter. Returns whether
+-- others are pending, and whether a read was refused meanwhile.
 local function count_off(key)
   local count = call('HINCRBY', PENDING, key, -1)
   if count % CONCURRENT > 0 then return true, count >= CONTENDED end

@@ -1,8 +1,8 @@
 -- Removes a batch of records and tombstones. KEYS: class prefix. ARGV: limit.
--- Answers how many were removed.
+-- Returns how many were removed.
 
 local removed = 0
-for _, index in ipairs({ 'ids', 'graves' }) do
+for _, index in ipairs({ 'ids', 'tombstones' }) do
   local ids = redis.call('ZRANGE', prefix .. index, 0, ARGV[1] - 1)
   for _, id in ipairs(ids) do
     for name, text in pairs(records().pairs_of(redis.call('HGETALL', records().record_key(id)))) do

@@ -1,5 +1,7 @@
--- Fences a record against the writes of a token: none takes effect from now on. KEYS: class prefix.
--- ARGV: id, token, life of the fence (ms), names of the versions... Answers the versions that stand.
+-- Fences a record against the writes of a token: from now on, none of them takes effect. KEYS:
+-- class prefix.
+-- ARGV: id, token, TTL of the fence (ms), names of the versions... Returns the versions that the
+-- record has.
 
 if redis.replicate_commands then redis.replicate_commands() end
 

@@ -1,5 +1,5 @@
 -- Adds a batch of records to indexes. KEYS: class prefix. ARGV: last id seen ('' at first), limit,
--- names of the fields... Answers the last id of the batch, or false when there is none left.
+-- names of the fields... Returns the last id of the batch, or false when there is none left.
 
 local after = ARGV[1] == '' and '-' or '(' .. ARGV[1]
 local ids = redis.call('ZRANGEBYLEX', prefix .. 'ids', after, '+', 'LIMIT', 0, ARGV[2])

@@ -25,26 +25,26 @@ local function reindex(indexed, row, names, first, after)
     if row.all['!b'] then
       call('ZREM', key, sortable().member_of(row.all[name], row.id))
     end
-    if row.lives then call('ZADD', key, 0, sortable().member_of(texts[name], row.id)) end
+    if row.is_live then call('ZADD', key, 0, sortable().member_of(texts[name], row.id)) end
   end
 end
 
 -- Writes what the record becomes; fields: names and texts in turn, versions included.
 local function put(row, fields, highest)
-  local born = row.creation_version or row.all['!b'] or format('%.0f', highest)
+  local creation_version = row.creation_version or row.all['!b'] or format('%.0f', highest)
   fields[#fields + 1] = '!b'
-  fields[#fields + 1] = born
+  fields[#fields + 1] = creation_version
   call('DEL', row.key)
   records().in_parts('HSET', row.key, fields)
   if not row.all['!b'] then
     call('ZADD', prefix .. 'ids', 0, row.id)
-    if next(row.all) then call('ZREM', prefix .. 'graves', row.id) end
+    if next(row.all) then call('ZREM', prefix .. 'tombstones', row.id) end
   end
-  return born
+  return creation_version
 end
 
 -- The versions stay, so that another object of this id continues above them.
-local function bury(row, fields, highest, milliseconds, life)
+local function put_tombstone(row, fields, highest, milliseconds, ttl)
   local written = records().pairs_of(fields)
   for name, text in pairs(row.all) do
     if string.byte(name) == VERSION and not written[name] then
@@ -55,14 +55,14 @@ local function bury(row, fields, highest, milliseconds, life)
   end
   call('DEL', row.key)
   records().in_parts('HSET', row.key, fields)
-  call('PEXPIRE', row.key, life)
+  call('PEXPIRE', row.key, ttl)
   call('ZREM', prefix .. 'ids', row.id)
-  call('ZREMRANGEBYSCORE', prefix .. 'graves', '-inf', milliseconds)
-  call('ZADD', prefix .. 'graves', milliseconds + life, row.id)
+  call('ZREMRANGEBYSCORE', prefix .. 'tombstones', '-inf', milliseconds)
+  call('ZADD', prefix .. 'tombstones', milliseconds + ttl, row.id)
   return format('%.0f', highest)
 end
 
 return {
   held_by = held_by, forget_collections = forget_collections, reindex = reindex,
-  put = put, bury = bury,
+  put = put, put_tombstone = put_tombstone,
 }

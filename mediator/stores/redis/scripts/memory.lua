@@ -1,5 +1,5 @@
--- Remembered operations: a retry of one that took effect is answered as it was then. Dropping a
--- class begins another generation of it, so that nothing is remembered from before.
+-- Remembered operations: a retry of one that took effect gets the result of then. Dropping a class
+-- begins another generation of it, so that nothing is remembered from before.
 
 local call = redis.call
 
@@ -9,7 +9,7 @@ local function key_of(row)
   return prefix .. 'o:' .. #row.id .. ':' .. row.id .. ':' .. row.operation
 end
 
--- Answers whether the operation is known, whether its fingerprint is the same, and all of it.
+-- Returns whether the operation is known, whether its fingerprint is the same, and all of it.
 local function recall(row)
   local key = key_of(row)
   local known = call('HMGET', key, 'generation', 'fingerprint')
@@ -18,9 +18,9 @@ local function recall(row)
   return true, true, call('HGETALL', key)
 end
 
-local function remember(row, created, born, names, versions, values, life)
+local function remember(row, created, creation_version, names, versions, values, ttl)
   local fields = { 'generation', generation(), 'fingerprint', row.fingerprint,
-    'created', created, 'creation_version', born }
+    'created', created, 'creation_version', creation_version }
   for i, version in ipairs(versions) do
     fields[#fields + 1] = 'version.' .. string.sub(names[i + 1], 2)
     fields[#fields + 1] = version
@@ -32,7 +32,7 @@ local function remember(row, created, born, names, versions, values, life)
   local key = key_of(row)
   call('DEL', key)
   records().in_parts('HSET', key, fields)
-  call('PEXPIRE', key, life)
+  call('PEXPIRE', key, ttl)
 end
 
 return { recall = recall, remember = remember }

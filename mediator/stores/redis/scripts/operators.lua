@@ -1,4 +1,4 @@
--- What each change makes of a field: apply(code, stored, argument, limit, native) answers the new
+-- What each change makes of a field: apply(code, stored, argument, limit, native) returns the new
 -- text (false: missing) and, if the change is refused, why. Nothing is written by it; alter() then
 -- alters a collection's own key.
 

@@ -3,7 +3,7 @@
 -- order, its lower end, which is in it, and its upper end, which is not; names... (none: all).
 -- An end is a kind and two texts: 'bytes' (bytes, ''), 'value' (text of the value, bytes behind it)
 -- or 'member' (text or '' for missing, id); a member is never in the range that it bounds.
--- Answers number of the range, position, id and record in turn.
+-- Returns number of the range, position, id and record in turn.
 
 local index, descending, left = ARGV[1], ARGV[2] == 'down', tonumber(ARGV[3])
 local ranges = tonumber(ARGV[4])

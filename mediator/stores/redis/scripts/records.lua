@@ -1,7 +1,7 @@
--- How a record lies in its keys. The hash holds one field per schema field; '!b' is the creation version (a
--- record without it is a tombstone), '@group' a group's version, '!m' the write intent, and '!j' the
--- last joint write. Lists, sets and maps are keys of their own; their hash field is only a marker, so
--- that empty, null and missing stay apart.
+-- The layout of a record. Its hash holds one field per schema field; '!b' is the creation version
+-- (a record without it is a tombstone), '@group' a group's version, '!m' the write intent, and '!j'
+-- the last joint write. Lists, sets and maps are keys of their own; their hash field is only a
+-- marker, so that empty, null and missing stay apart.
 
 local call = redis.call
 local MARKERS = { L = true, S = true, M = true }
@@ -33,23 +33,23 @@ local function in_parts(command, key, arguments)
 end
 
 local function pairs_of(flat)
-  local found = {}
-  for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
-  return found
+  local by_name = {}
+  for i = 1, #flat, 2 do by_name[flat[i]] = flat[i + 1] end
+  return by_name
 end
 
 -- A record as names and whole values, '!b' and '@group' included; false if it is not there.
 local function record_of(id, names)
   local key = record_key(id)
-  local found = {}
+  local texts = {}
   if #names == 0 then
-    found = pairs_of(call('HGETALL', key))
+    texts = pairs_of(call('HGETALL', key))
   else
-    for i, text in ipairs(call('HMGET', key, unpack(names))) do found[names[i]] = text or nil end
+    for i, text in ipairs(call('HMGET', key, unpack(names))) do texts[names[i]] = text or nil end
   end
-  if not found['!b'] then return false end
+  if not texts['!b'] then return false end
   local flat = {}
-  for name, text in pairs(found) do
+  for name, text in pairs(texts) do
     flat[#flat + 1] = name
     flat[#flat + 1] = whole(text, name, id)
   end

@@ -1,6 +1,6 @@
--- Index members: the order of their bytes is the order of (value, id), whatever the type. All members
--- of an index have the score 0, so that a page is one ZRANGEBYLEX: no ties, nothing to re-check.
--- member = state (missing < null < value), value, id, NUL, two bytes of the id's length.
+-- Index members: the order of their bytes is the order of (value, id), whatever the type. All
+-- members of an index have the score 0, so that a page is one ZRANGEBYLEX: no ties, nothing to
+-- re-check. member = state (missing < null < value), value, id, NUL, two bytes of the id's length.
 
 local char, byte, sub, gsub = string.char, string.byte, string.sub, string.gsub
 local floor = math.floor

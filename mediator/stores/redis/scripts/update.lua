@@ -11,7 +11,7 @@
 --   columns of the groups written: position among the names, what the outbox says of it;
 --   positions of the changes that are returned;
 --   rows: id, operation, token (if any), argument of each change.
--- Answers flat, for each row: status, creation version, versions of all groups, fields returned. A
+-- Returns flat, for each row: status, creation version, versions of all groups, fields returned. A
 --   row that is refused has the field instead of the creation version and the reason after it; one
 --   that is locked has the intent instead of the creation version.
 
@@ -44,7 +44,7 @@ local now = clock[1] * 1000000 + clock[2]
 local now_text = format('%.0f', now)
 
 -- Tables are made once, as long as one change needs, and overwritten by every row.
-local answers, n, indexes = {}, 0, {}
+local results, n, indexes = {}, 0, {}
 local entry = { 'MAXLEN', '~', argv[1], '*', 'what', '', 'object', '', 'operation', '',
   'version', '', '', '', '', '' }
 local entry_from = 1 -- the outbox is trimmed by the first entry of a call, not by each
@@ -86,10 +86,10 @@ for at = rows + 1, #argv, head + changes do
     end
   end
 
-  answers[n + 1] = status
+  results[n + 1] = status
   if status ~= APPLIED then
-    answers[n + 2], answers[n + 3] = subject, reason
-    for i = 4, 1 + first + returned do answers[n + i] = false end
+    results[n + 2], results[n + 3] = subject, reason
+    for i = 4, 1 + first + returned do results[n + i] = false end
   else
     entry[8], entry[10] = id, argv[at + 1]
     for w = 1, written do
@@ -143,9 +143,11 @@ for at = rows + 1, #argv, head + changes do
       end
     end
 
-    for i = 1, first do answers[n + 1 + i] = held[i] end
-    for i = 1, returned do answers[n + 1 + first + i] = assignments[texts + 2 * argv[returns + i]] end
+    for i = 1, first do results[n + 1 + i] = held[i] end
+    for i = 1, returned do
+      results[n + 1 + first + i] = assignments[texts + 2 * argv[returns + i]]
+    end
   end
   n = n + 1 + first + returned
 end
-return answers
+return results

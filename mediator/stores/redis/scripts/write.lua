@@ -1,8 +1,8 @@
--- Applies writes, each as a whole: everything that may refuse one is checked before its first
--- effect, because Lua does not roll back.
+-- The general script of writes. Each is applied as a whole: whatever may refuse it is checked
+-- before its first effect, because Lua does not roll back.
 -- KEYS: class prefix, outbox stream.
--- ARGV: database/class, tombstone's life, memory's life (ms), length of the outbox; then a shape
--- and its rows (see packing.py). Answers one list per row: status, details...
+-- ARGV: database/class, TTL of tombstones and of remembered operations (ms), length of the outbox;
+-- then a shape and its rows (see write/prepared.py). Returns one list per row: status, details...
 
 if redis.replicate_commands then redis.replicate_commands() end
 
@@ -31,7 +31,7 @@ local function take_list()
   return list
 end
 
--- Groups are told by the position of their version among the names held.
+-- Groups stand as the position of their version among the names held.
 local function take_positions()
   local list = take_list()
   for i = 1, #list do list[i] = tonumber(list[i]) end
@@ -41,7 +41,7 @@ end
 local function take_shape()
   local shape = { kind = take(), changes = {} }
   shape.updates = shape.kind == 'update'
-  shape.lives = shape.kind ~= 'delete'
+  shape.is_live = shape.kind ~= 'delete'
   shape.names = take_list()
   shape.first = #shape.names
   shape.group_at = {}
@@ -70,7 +70,7 @@ end
 local function take_row(shape)
   local id = argv[cursor + 1]
   local row = { id = id, operation = argv[cursor + 2], key = prefix .. 'r:' .. id, arguments = {},
-    lives = shape.lives, expect = shape.expected[1] and {} or NOTHING }
+    is_live = shape.is_live, expect = shape.expected[1] and {} or NOTHING }
   cursor = cursor + 2
   if shape.has_token then row.token = take() end
   if shape.has_intent then row.intent = take() end
@@ -97,9 +97,12 @@ local function rejected(shape, row, held)
   local creation_version, intent = held[1], held[shape.intent_at]
   if (intent or '') ~= (row.intent or '') then return { LOCKED, intent or '' } end
   if creation_version and shape.kind == 'create' then return { EXISTS } end
-  if not creation_version and (shape.updates or shape.must_exist or not row.lives) then return { MISSING } end
-  -- A deletion that was decided before the record was born again leaves it alone.
-  if not row.lives and row.creation_version and tonumber(creation_version) > tonumber(row.creation_version) then
+  if not creation_version and (shape.updates or shape.must_exist or not row.is_live) then
+    return { MISSING }
+  end
+  -- A deletion that was decided before the record was created again leaves it alone.
+  if not row.is_live and row.creation_version
+    and tonumber(creation_version) > tonumber(row.creation_version) then
     return { MISSING }
   end
   for i, position in ipairs(shape.expected) do
@@ -113,7 +116,7 @@ local function native_of(shape, change, row)
   return shape.has_collections and records().native_key(change.name, row.id)
 end
 
--- Answers the new texts of the fields touched (false: missing), or nil and why not.
+-- Returns the new texts of the fields touched (false: missing), or nil and why not.
 local function computed(shape, row, held)
   local after = {}
   for i, change in ipairs(shape.changes) do
@@ -163,7 +166,7 @@ local function alter_collections(shape, row, held)
   end
 end
 
--- Gives the groups written their new versions, in `held` too; answers names and texts to put.
+-- Gives the groups written their new versions, in `held` too; returns names and texts to put.
 local function advanced(shape, held)
   local fields, highest = {}, 0
   for _, position in ipairs(shape.written) do
@@ -178,14 +181,14 @@ local function advanced(shape, held)
 end
 
 local function put_update(shape, row, after, fields)
-  local gone
+  local removed
   for i, change in ipairs(shape.changes) do
     if after[i] then
       fields[#fields + 1] = change.name
       fields[#fields + 1] = after[i]
     else
-      gone = gone or {}
-      gone[#gone + 1] = change.name
+      removed = removed or {}
+      removed[#removed + 1] = change.name
     end
   end
   if #fields <= 1000 then
@@ -194,16 +197,16 @@ local function put_update(shape, row, after, fields)
     records().in_parts('HSET', row.key, fields)
   end
   if row.intent then
-    gone = gone or {}
-    gone[#gone + 1] = '!m'
+    removed = removed or {}
+    removed[#removed + 1] = '!m'
   end
-  if gone then records().in_parts('HDEL', row.key, gone) end
+  if removed then records().in_parts('HDEL', row.key, removed) end
 end
 
 local function put(shape, row, held, after)
   local creation_version = held[1]
   local fields, highest = advanced(shape, held)
-  if row.intent and row.lives then
+  if row.intent and row.is_live then
     fields[#fields + 1] = '!j'
     fields[#fields + 1] = row.intent
   end
@@ -211,8 +214,9 @@ local function put(shape, row, held, after)
     put_update(shape, row, after, fields)
     return creation_version
   end
-  if not row.lives then
-    return lifecycle().bury(row, fields, highest, math.floor(now / 1000), tonumber(argv[2]))
+  if not row.is_live then
+    local milliseconds, ttl = math.floor(now / 1000), tonumber(argv[2])
+    return lifecycle().put_tombstone(row, fields, highest, milliseconds, ttl)
   end
   for i, change in ipairs(shape.changes) do
     if after[i] then
@@ -243,9 +247,9 @@ local function reindex(shape, row, held, after)
   end
 end
 
--- An entry of the outbox: what (database/class/group/kind), object, operation, version, time (unless
--- it is the version), absent (if an object was replaced that was not there), and -field and +field:
--- the texts before and after, of those that are there.
+-- An entry of the outbox: what (database/class/group/kind), object, operation, version, time
+-- (unless it is the version), absent (if an object was replaced that was not there), and -field and
+-- +field: the texts before and after, of those that are there.
 local function add_to_outbox(shape, row, held, before, after, created)
   for _, position in ipairs(shape.written) do
     local version = held[position]
@@ -276,29 +280,29 @@ local function add_to_outbox(shape, row, held, before, after, created)
 end
 
 local function returned(shape, row)
-  if not shape.returns or not row.lives then return NOTHING end
+  if not shape.returns or not row.is_live then return NOTHING end
   if #shape.returns == 0 then return records().record_of(row.id, {}) end
   return records().record_of(row.id, { '!b', unpack(shape.returns) })
 end
 
 local function apply(shape, row, held, after)
-  local created = (row.lives and not held[1]) and 1 or 0
+  local created = (row.is_live and not held[1]) and 1 or 0
   local before = images(shape, row, held, shape.first)
   if shape.has_collections or row.all then alter_collections(shape, row, held) end
-  local born = put(shape, row, held, after)
+  local creation_version = put(shape, row, held, after)
   if next(indexed) then reindex(shape, row, held, after) end
   add_to_outbox(shape, row, held, before, images(shape, row, after, 0), created)
   local versions, values = versions_of(shape, held), returned(shape, row)
   if shape.remembers then
-    memory().remember(row, created, born, shape.names, versions, values, argv[3])
+    memory().remember(row, created, creation_version, shape.names, versions, values, argv[3])
   end
-  return { APPLIED, created, born, versions, values }
+  return { APPLIED, created, creation_version, versions, values }
 end
 
 local function write(shape, row)
   if shape.remembers then
-    local known, same, then_ = memory().recall(row)
-    if known then return same and { REPLAYED, then_ } or { REUSED } end
+    local known, same, remembered = memory().recall(row)
+    if known then return same and { REPLAYED, remembered } or { REUSED } end
   end
   if shape.fences and call('ZSCORE', shape.fences, #row.id .. ':' .. row.id .. row.token) then
     return { FENCED }
@@ -315,6 +319,6 @@ local function write(shape, row)
   return refusal or apply(shape, row, held, after)
 end
 
-local answers, shape = {}, take_shape()
-while cursor < #argv do answers[#answers + 1] = write(shape, take_row(shape)) end
-return answers
+local results, shape = {}, take_shape()
+while cursor < #argv do results[#results + 1] = write(shape, take_row(shape)) end
+return results

@@ -1,6 +1,6 @@
 """Intervals of an index, and what a condition leaves of it; bounds are values, not yet members.
 
-An index is ordered by (value, id): missing, null, values. A `Cut` is a place between two of its
+An index is ordered by (value, id): missing, null, values. A `Cut` lies between two of its
 members, and an interval is what lies between two cuts. The ids themselves are such an index too,
 without missing and null.
 """
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cut:
-    """A place in an index.
+    """A position in an index, between two members.
 
     Attributes:
         key: How cuts compare: the state (missing, null, value, end), which alone is where the state
@@ -106,19 +106,19 @@ def beyond(intervals: Iterable[Interval], cut: Cut, *, descending: bool) -> list
 
 
 def position(value: Value | MissingType, id_: str) -> Cut:
-    """Return the place of the member with a value and an id."""
+    """Return the position of the member with a value and an id."""
     if isinstance(value, MissingType):
         return within((_MISSING, _NULL), id_)
     return within(_point(value), id_)
 
 
 def past(id_: str, *, descending: bool) -> Cut:
-    """Return the place beyond an id, in the index that the ids are."""
+    """Return the position after an id, in the index of the ids."""
     return _cut(id_, _BEFORE if descending else _BEHIND)
 
 
 def within(point: Interval, id_: str) -> Cut:
-    """Return the place of the member with an id, among those of one value."""
+    """Return the position of the member with an id, among those of one value."""
     low = point[0]
     key = low.key if len(low.key) > 1 else (*low.key, b"", _BEFORE)
     return Cut((*key, _sortable(id_)), low.value)

@@ -100,7 +100,7 @@ def _entire(
 ) -> Choice:
     """Read the whole class, in its order if there is an index for it."""
     ordered = order_path is not None and _has_index(layout, order_path)
-    # Without a condition nothing is read in vain, as long as the order need not be made.
+    # Without a condition nothing is read in vain, as long as nothing has to be sorted.
     access = Access.INDEX if ordered and filter_ is None else Access.CLIENT_SCAN
     index = _index(order_path) if ordered and order_path else None
     pushdown = Pushdown(None, filter_, access, ordered)

@@ -116,7 +116,7 @@ def _opening(layout: Layout, partition: int, script: Script) -> tuple[int, bytes
 
 
 def prepare(layout: Layout, write: Write, *, has_token: bool) -> PreparedWrite:
-    """Return the prepared write that a write belongs to, made when it is first seen."""
+    """Return the prepared write that a write belongs to, prepared when it is first seen."""
     key = _key(layout, write, has_token)
     latest: tuple[Any, PreparedWrite] = layout.latest_prepared
     if latest[0] == key:

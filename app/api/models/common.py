@@ -1,0 +1,67 @@
+"""What the models of several routes share: names, ids, cursors and problems."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field, WithJsonSchema
+
+from app.http.problems import PROBLEM_TYPES
+from app.http.validation import Answer
+
+__all__ = [
+    "ID_SCHEMA",
+    "NAME_SCHEMA",
+    "Count",
+    "Cursor",
+    "JsonObject",
+    "Name",
+    "ObjectId",
+    "Problem",
+    "StoredObject",
+]
+
+NAME_SCHEMA: Final[dict[str, Any]] = {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,62}$"}
+ID_SCHEMA: Final[dict[str, Any]] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 512,
+    "pattern": "^[^/\\u0000-\\u001f\\u007f-\\u009f]+$",
+    "not": {"enum": [".", ".."]},
+}
+
+Name = Annotated[str, WithJsonSchema(NAME_SCHEMA)]
+"""A name of a class; one that cannot be one is answered like one that is not there."""
+
+ObjectId = Annotated[str, WithJsonSchema(ID_SCHEMA)]
+"""An id of an object; `mediator.schema.ids` checks it."""
+
+JsonObject = Annotated[Any, WithJsonSchema({"type": "object"})]
+"""An object whose members the class's schema decides about."""
+
+Count = Annotated[int, Field(ge=0)]
+Cursor = Annotated[str | None, Field(description="Cursor of the next page.")]
+
+
+class StoredObject(Answer):
+    """An object: its id, and the fields of the class."""
+
+    id: ObjectId
+
+
+class Location(Answer):
+    """Where a mistake is."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(Answer):
+    """A problem (RFC 9457)."""
+
+    type: str = Field(json_schema_extra={"enum": [kind.uri for kind in PROBLEM_TYPES]})
+    title: str
+    status: int = Field(ge=400, le=599)
+    detail: str
+    instance: str | None = Field(None, description="The id of the request.")
+    errors: list[Location] = Field([])

@@ -1,0 +1,110 @@
+"""Jobs and their runs: parameters and answers. `spark_jobs.runner.job` has the job itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.api.models.common import Count, Cursor
+from app.http.validation import Answer, Parameters, WholeNumber
+
+__all__ = [
+    "ResultParameters",
+    "Run",
+    "RunListParameters",
+    "RunRows",
+    "Runs",
+    "SubmissionParameters",
+]
+
+_Seconds = Annotated[float, Field(ge=0)]
+_AFTER = "The cursor of the page before."
+
+
+class SubmissionParameters(Parameters):
+    """How a job is to be carried out."""
+
+    dry_run: Literal["true", "false"] = Field("false", description="End with the forecast.")
+
+
+class RunListParameters(Parameters):
+    """A page of runs."""
+
+    after: str | None = Field(None, description=_AFTER)
+    limit: WholeNumber = Field(20, ge=1, le=100, description="Runs in a page at most.")
+
+
+class ResultParameters(Parameters):
+    """A page of a result."""
+
+    after: str | None = Field(None, description=_AFTER)
+    limit: WholeNumber = Field(100, ge=1, le=1_000, description="Rows in a page at most.")
+
+
+class RunStage(Answer):
+    """How far a stage of a run is."""
+
+    name: str
+    state: Literal["waiting", "running", "done"]
+    done: Count
+    total: Count
+    rows: Count
+    seconds: _Seconds
+
+
+class HeaviestBlock(Answer):
+    """A block of records that are compared with one another."""
+
+    name: str
+    records: Count
+    pairs: Count
+
+
+class Forecast(Answer):
+    """What a run is expected to cost."""
+
+    rows: dict[str, Count]
+    pairs: Count
+    memory_bytes: Count
+    heaviest: list[HeaviestBlock]
+    time_s: _Seconds
+    notes: list[str]
+
+
+class Run(Answer):
+    """A run of a job; what follows `ended` is absent where it is not known yet, and in lists."""
+
+    id: str
+    kind: str
+    state: Literal["queued", "forecasting", "running", "done", "failed", "stopped", "cancelled"]
+    dry_run: bool
+    attempt: Count
+    cancelling: bool
+    created: datetime
+    ended: datetime | None
+    stages: list[RunStage] = Field([])
+    counters: dict[str, Count] = Field({})
+    elapsed_s: _Seconds | None = None
+    eta_s: float | None = None
+    log: list[str] = Field([])
+    forecast: Forecast | None = None
+    reasons: list[str] = Field([])
+    rows: Count | None = None
+    reports: dict[str, Any] = Field({})
+    job: dict[str, Any] = Field({})
+
+
+class Runs(Answer):
+    """A page of runs, newest first."""
+
+    items: list[Run]
+    next: Cursor
+
+
+class RunRows(Answer):
+    """A page of a result."""
+
+    items: list[dict[str, Any]]
+    next: Cursor

@@ -1,0 +1,122 @@
+"""Operations of batches and transactions, and what is answered to each."""
+
+from __future__ import annotations
+
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # pydantic needs those, before Python 3.12
+    TypeAlias,
+)
+
+from pydantic import Field, TypeAdapter, WithJsonSchema, with_config
+from typing_extensions import TypedDict
+
+from app.api.models.common import JsonObject, Name, ObjectId, Problem, StoredObject
+from app.http.validation import STRICT, Answer, Body, parse_body
+
+__all__ = [
+    "BatchItem",
+    "BatchOperation",
+    "BatchRequest",
+    "DeleteItem",
+    "GetItem",
+    "OperationResult",
+    "Results",
+    "WriteItem",
+    "parse_batch",
+    "parse_operation",
+]
+
+
+# A dictionary is checked in a quarter of the time that it takes to make an object of it, and there
+# may be a thousand of them in a request.
+_Item = TypedDict("_Item", {"class": Name, "id": ObjectId})
+
+
+@with_config(STRICT)
+class GetItem(_Item):
+    """Read an object; 304 where the client's copy is current."""
+
+    op: Literal["get"]
+    if_none_match: NotRequired[str | None]
+
+
+class _Write(_Item):
+    if_match: NotRequired[str | None]
+
+
+@with_config(STRICT)
+class PutItem(_Write):
+    """Make an object what the body says."""
+
+    op: Literal["put"]
+    body: JsonObject
+
+
+@with_config(STRICT)
+class PatchItem(_Write):
+    """Change an object: an array is a JSON Patch (RFC 6902), an object a merge patch (RFC 7396)."""
+
+    op: Literal["patch"]
+    body: Annotated[Any, WithJsonSchema({"type": ["object", "array"]})]
+
+
+@with_config(STRICT)
+class UpdateItem(_Write):
+    """Change an object by operators."""
+
+    op: Literal["update"]
+    body: JsonObject
+
+
+@with_config(STRICT)
+class DeleteItem(_Write):
+    """Delete an object."""
+
+    op: Literal["delete"]
+
+
+WriteItem: TypeAlias = Annotated[
+    PutItem | PatchItem | UpdateItem | DeleteItem, Field(discriminator="op")
+]
+BatchItem: TypeAlias = GetItem | PutItem | PatchItem | UpdateItem | DeleteItem
+BatchOperation: TypeAlias = Annotated[BatchItem, Field(discriminator="op")]
+
+
+class BatchRequest(Body):
+    """Many operations. Each is parsed by itself: one that is malformed does not stop the others."""
+
+    operations: list[
+        Annotated[Any, WithJsonSchema({"$ref": "#/components/schemas/BatchOperation"})]
+    ] = Field(json_schema_extra={"maxItems": 1000})
+
+
+class OperationResult(Answer):
+    """What became of one operation."""
+
+    status: int = Field(ge=200, le=599)
+    id: str | None = None
+    etag: str | None = None
+    position: str | None = None
+    replayed: Literal[True] | None = None
+    partial: list[str] = Field([])
+    body: StoredObject | None = None
+    problem: Problem | None = None
+
+
+Results: TypeAlias = list[OperationResult]
+
+_BATCH: TypeAdapter[BatchRequest] = TypeAdapter(BatchRequest)
+_OPERATION: TypeAdapter[BatchItem] = TypeAdapter(BatchOperation)
+
+
+def parse_batch(body: Any) -> list[Any]:
+    """Return the operations of a batch, of which none is parsed yet; raises `Invalid`."""
+    return parse_body(_BATCH, body, "The batch is malformed.").operations
+
+
+def parse_operation(body: Any) -> BatchItem:
+    """Return one operation of a batch; raises `Invalid`."""
+    return parse_body(_OPERATION, body, "The batch is malformed.")

@@ -1,0 +1,174 @@
+"""The components of the data API's OpenAPI document: schemas of the models, shared parameters."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
+
+from app.api.models.changes import Changes
+from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, Problem, StoredObject
+from app.api.models.jobs import Run, RunRows, Runs
+from app.api.models.operations import BatchOperation, BatchRequest, Results
+from app.api.models.queries import Listing
+from app.api.models.sketch import ClientFilter
+from app.api.models.transactions import TransactionRequest, TransactionResults
+from app.api.models.transfer import ImportSummary
+from app.api.openapi.grammar import GRAMMAR
+from app.api.routed_request import LONGEST_AGE_S
+from app.http.validation import Parameters
+from spark_jobs.runner.job import JobDocument
+
+__all__ = ["COMPONENTS", "parameters_of"]
+
+_BODIES: Final[dict[str, Any]] = {
+    "BatchOperation": BatchOperation,
+    "BatchRequest": BatchRequest,
+    "TransactionRequest": TransactionRequest,
+    "Job": JobDocument,
+}
+_ANSWERS: Final[dict[str, Any]] = {
+    "Problem": Problem,
+    "StoredObject": StoredObject,
+    "Listing": Listing,
+    "Results": Results,
+    "TransactionResults": TransactionResults,
+    "ImportSummary": ImportSummary,
+    "Changes": Changes,
+    "Run": Run,
+    "Runs": Runs,
+    "RunRows": RunRows,
+    "ClientFilter": ClientFilter,
+}
+
+
+def _schemas() -> dict[str, Any]:
+    """Return the JSON Schemas of all models, each under its name."""
+    inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (name, "validation", TypeAdapter(model)) for name, model in (_BODIES | _ANSWERS).items()
+    ]
+    schemas, definitions = TypeAdapter.json_schemas(
+        inputs, ref_template="#/components/schemas/{model}"
+    )
+    named = {name: schema for (name, _), schema in schemas.items()}
+    return {**named, **definitions.get("$defs", {}), **GRAMMAR}
+
+
+def parameters_of(model: type[Parameters]) -> list[dict[str, Any]]:
+    """Return the parameters of a query as OpenAPI describes them."""
+    properties = model.model_json_schema()["properties"]
+    return [_in_query(name, schema) for name, schema in properties.items()]
+
+
+def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    schema = dict(schema)
+    description = schema.pop("description")
+    given = [each for each in schema.pop("anyOf", ()) if each != {"type": "null"}]
+    schema = {**schema, **(given[0] if given else {})}
+    # A parameter that is absent has no value: null is none.
+    if schema.get("default", "") is None:
+        del schema["default"]
+    return {"name": name, "in": "query", "schema": schema, "description": description}
+
+
+def _parameter(
+    name: str, location: str, schema: dict[str, Any], description: str
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": location,
+        "required": location == "path",
+        "schema": schema,
+        "description": description,
+    }
+
+
+_TAGS: Final = {"type": "string", "pattern": '^(\\*|(W/)?"[!#-~]*"(, (W/)?"[!#-~]*")*)$'}
+_FIELD_LIST: Final = {"type": "string", "pattern": "^[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*$"}
+_KEY: Final = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-~][!-~]*$"}
+_PREFER: Final = {"type": "string", "pattern": "^[a-z-]+(=[a-z0-9.]+)?(, [a-z-]+(=[a-z0-9.]+)?)*$"}
+_PARAMETERS: Final[dict[str, Any]] = {
+    "lastEventId": _parameter(
+        "Last-Event-ID",
+        "header",
+        {"type": "string", "maxLength": 512},
+        "The last event that was received (HTML, section 9.2).",
+    ),
+    "database": _parameter("database", "path", NAME_SCHEMA, "Name of the database."),
+    "class": _parameter("class", "path", NAME_SCHEMA, "Name of the class."),
+    "run": _parameter(
+        "run",
+        "path",
+        {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[0-9a-f]+$"},
+        "Id of the run.",
+    ),
+    "id": _parameter("id", "path", ID_SCHEMA, "Id of the object, percent-encoded once."),
+    "fields": _parameter(
+        "fields", "query", _FIELD_LIST, "Fields, sorted and once each; other spellings: no-store."
+    ),
+    "maxAge": _parameter(
+        "max_age",
+        "query",
+        {"type": "integer", "minimum": 1, "maximum": LONGEST_AGE_S},
+        "Seconds for which caches may keep the answer; it tells its date in Portolan-As-Of.",
+    ),
+    "ids": _parameter(
+        "ids", "query", {"type": "string", "minLength": 1}, "Ids, percent-encoded in the list."
+    ),
+    "order": _parameter(
+        "order",
+        "query",
+        {"type": "string", "pattern": "^-?[A-Za-z][A-Za-z0-9_.]*(,-?[A-Za-z][A-Za-z0-9_.]*)*$"},
+        "Paths, from the first level to the last; - reverses one.",
+    ),
+    "limit": _parameter(
+        "limit", "query", {"type": "integer", "minimum": 1, "maximum": 1000}, "Objects at most."
+    ),
+    "cursor": _parameter("after", "query", {"type": "string"}, "The cursor of the page before."),
+    "filter": _parameter("filter", "query", {"type": "string"}, "A filter as JSON."),
+    "allowScan": _parameter(
+        "allow_scan", "query", {"enum": ["true", "false"]}, "Whether all objects may be read."
+    ),
+    "explain": _parameter(
+        "explain", "query", {"enum": ["true", "false"]}, "Tell how the query was carried out."
+    ),
+    "ifMatch": _parameter("If-Match", "header", _TAGS, "RFC 9110, section 13.1.1."),
+    "ifNoneMatch": _parameter("If-None-Match", "header", _TAGS, "RFC 9110, section 13.1.2."),
+    "idempotencyKey": _parameter("Idempotency-Key", "header", _KEY, "Makes a retry safe."),
+    "prefer": _parameter("Prefer", "header", _PREFER, "RFC 7240."),
+}
+
+
+def _header(description: str) -> dict[str, Any]:
+    return {"description": description, "schema": {"type": "string"}}
+
+
+_HEADERS: Final[dict[str, Any]] = {
+    "ETag": _header("The version of the resource."),
+    "Cache-Control": _header("RFC 9111."),
+    "CDN-Cache-Control": _header("RFC 9213: for how long shared caches may keep the answer."),
+    "Cache-Groups": _header("RFC 9875: tags by which caches forget the answer."),
+    "Cache-Status": _header("RFC 9211: whether the sketch or a store answered."),
+    "Portolan-Expires": _header("End of the answer's life in microseconds since 1970."),
+    "Portolan-As-Of": _header("When the answer was true, in microseconds of the sketch's clock."),
+    "Portolan-Sketch-Time": _header("When the bits of the filter held, likewise."),
+    "Location": _header("The address of the new object."),
+    "Portolan-Position": _header("Names the versions written, for Prefer: at-least."),
+    "Portolan-Partial": _header("Groups that are still to be rolled forward."),
+    "Preference-Applied": _header("RFC 7240, section 3."),
+    "Idempotency-Replayed": _header("true: the answer of the first request."),
+    "Server-Timing": _header("Milliseconds of each phase."),
+    "X-Request-Id": _header("The id of the request."),
+    "Retry-After": _header("Seconds."),
+    "Accept-Patch": _header("RFC 5789, section 3.1."),
+    "Allow": _header("RFC 9110, section 10.2.1."),
+}
+
+COMPONENTS: Final[dict[str, Any]] = {
+    "schemas": _schemas(),
+    "parameters": _PARAMETERS,
+    "headers": _HEADERS,
+    "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+}
+"""Merged into the components of the service's document."""

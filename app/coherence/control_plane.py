@@ -1,0 +1,138 @@
+"""Coherence of schema changes: a decorator of the control plane.
+
+A class that has never been before has no copies in any cache, and the sketch is told so before it
+is created. A partition that the sketch does not know counts as lost otherwise: everything of it is
+revalidated, and nothing may be cached, until no copy can be alive. Whether a class has ever been,
+the catalogue knows: it keeps the first proposal for each, for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias, cast
+
+from app.coherence.write_guard import SketchGuard
+from mediator.base.errors import MediatorError
+from mediator.control.port import BeforeChange, ControlPlane, SchemaChange
+from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
+
+__all__ = ["CoherentControlPlane", "FirstProposal"]
+
+FirstProposal: TypeAlias = Callable[[str, str], Awaitable[str]]
+"""Returns what was proposed first under a name, and keeps it (name, proposal)."""
+
+_log = logging.getLogger("portolan.coherence")
+
+
+class CoherentControlPlane:
+    """Implements `ControlPlane`: changes of schemas reach the sketch, all else is passed through.
+
+    Where the sketch cannot be reached a change is made all the same, and caches stay coherent: a
+    class that was not announced begins as if it were lost, and the next read or write of a class
+    that has changed adopts its layout.
+
+    Args:
+        control: The control plane.
+        sketch: The server's sketch.
+        guard: Invalidates copies and results.
+        first_proposal: Decides which replica creates a class in the sketch.
+    """
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        sketch: ServerSketch,
+        guard: SketchGuard,
+        first_proposal: FirstProposal,
+    ) -> None:
+        self._control = control
+        self._sketch = sketch
+        self._guard = guard
+        self._first_proposal = first_proposal
+        self._created: set[Partition] = set()
+
+    @classmethod
+    def around(
+        cls,
+        control: ControlPlane,
+        sketch: ServerSketch,
+        guard: SketchGuard,
+        first_proposal: FirstProposal,
+    ) -> ControlPlane:
+        """Decorate a control plane; mypy does not see what `__getattr__` passes through."""
+        return cast("ControlPlane", cls(control, sketch, guard, first_proposal))
+
+    def __getattr__(self, name: str) -> Any:
+        """Pass through what changes no schema."""
+        return getattr(self._control, name)
+
+    async def set_schema(
+        self,
+        database: str,
+        document: Any,
+        *,
+        dry_run: bool = False,
+        version: int | None = None,
+        before: BeforeChange | None = None,
+    ) -> SchemaChange:
+        """Set a schema; see `ControlPlane.set_schema`."""
+        if dry_run:
+            return await self._control.set_schema(database, document, dry_run=True, version=version)
+        present = await self._classes(database)
+
+        async def create(names: Iterable[str]) -> None:
+            # Between the check and the change: what is refused leaves nothing in the sketch.
+            if before is not None:
+                await before(names)
+            await self._create_classes(database, names)
+
+        change = await self._control.set_schema(database, document, version=version, before=create)
+        classes = change.document["classes"]
+        await self._invalidate_classes(database, present - set(classes))
+        await self._adopt_schemas(database, classes)
+        return change
+
+    async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Drop a database; see `ControlPlane.delete_schema`."""
+        present = await self._classes(database)
+        deletion = await self._control.delete_schema(database, dry_run=dry_run)
+        if not dry_run:
+            await self._invalidate_classes(database, present)
+        return deletion
+
+    async def _classes(self, database: str) -> frozenset[str]:
+        databases = await self._control.databases()
+        return frozenset(next((it["classes"] for it in databases if it["name"] == database), ()))
+
+    async def _create_classes(self, database: str, names: Iterable[str]) -> None:
+        for partition in {Partition(database, name) for name in names} - self._created:
+            try:
+                await self._create(partition)
+            except (MediatorError, SketchUnavailable) as error:
+                _log.warning("the sketch has not created %s: %s", "/".join(partition), error)
+            else:
+                self._created.add(partition)
+
+    async def _create(self, partition: Partition) -> None:
+        ours = secrets.token_hex(16)
+        if await self._first_proposal(f"sketch:{'/'.join(partition)}", ours) == ours:
+            await self._sketch.create(partition)
+
+    async def _adopt_schemas(self, database: str, names: Iterable[str]) -> None:
+        """Invalidate results: under another schema queries may find something else."""
+        for name in names:
+            try:
+                await self._guard.adopt_layout(database, name)
+                await self._guard.invalidate_results(database, name)
+            except MediatorError as error:
+                _log.warning("results of %s/%s were not invalidated: %s", database, name, error)
+
+    async def _invalidate_classes(self, database: str, names: Iterable[str]) -> None:
+        """Invalidate deleted classes: another one may get the name before all copies expire."""
+        for name in names:
+            try:
+                await self._guard.invalidate_class(database, name)
+            except MediatorError as error:
+                _log.warning("copies of %s/%s were not invalidated: %s", database, name, error)

@@ -1,0 +1,52 @@
+"""The latest events, which the pages show; each process keeps its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from time import time
+from typing import Final
+
+from mediator.base.observation import (
+    CircuitChanged,
+    Observation,
+    PlacementDecided,
+    ProposalRecorded,
+    SystemRegistered,
+    ViolationDetected,
+)
+
+__all__ = ["KEPT", "RecentEvents", "RecordedEvent"]
+
+KEPT: Final = frozenset(
+    {CircuitChanged, PlacementDecided, ProposalRecorded, SystemRegistered, ViolationDetected}
+)
+_MOST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An observation, and its time in seconds since 1970."""
+
+    at_s: float
+    observation: Observation
+
+
+class RecentEvents:
+    """The latest decisions, and what else operators look for, newest first.
+
+    `observe` is on the path of every request: what is frequent is not kept.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[RecordedEvent] = deque(maxlen=_MOST)
+
+    def observe(self, event: Observation) -> None:
+        """Keep it if it is of a kind that is kept."""
+        if event.__class__ in KEPT:
+            self._events.appendleft(RecordedEvent(time(), event))
+
+    @property
+    def events(self) -> list[RecordedEvent]:
+        """The events, newest first."""
+        return list(self._events)

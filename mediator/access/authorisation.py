@@ -1,0 +1,373 @@
+"""Authorisation of one request: what it may do, decided before any store is called.
+
+`Access` is that of a request where nobody is authenticated: everything is allowed. Routes that name
+a class ask in one place (`app.api.router`); those that name several ask for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from mediator.access.cache import AccessCache
+from mediator.access.decision import AccessDecision, AccessTarget, decide
+from mediator.access.former_owners import changes_open_at, had_owners_until
+from mediator.access.metered_plane import MeteredPlane, Transact, metered
+from mediator.access.metering import UNLIMITED, Meter, RunBound
+from mediator.access.model import Principal, Scope
+from mediator.access.owned_plane import OwnedPlane
+from mediator.base.errors import Forbidden, MediatorError, NotFound, Unauthenticated
+from mediator.data_plane.port import DataPlane
+from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.schema.tree import Visibility
+
+__all__ = ["EVERYTHING", "Access", "ClassAccess", "Restricted", "refusal"]
+
+
+class ClassAccess(NamedTuple):
+    """What a request may do with one class.
+
+    Attributes:
+        owner: The subject whose objects alone are there; None: everybody's.
+        names_systems: Whether answers may name the systems that the class is on.
+    """
+
+    owner: str | None
+    names_systems: bool
+
+
+_ALL_OF_CLASS: Final = ClassAccess(None, names_systems=True)
+_PUBLIC_CLASS: Final = ClassAccess(None, names_systems=False)
+
+
+class Access:
+    """May do everything."""
+
+    __slots__ = ("meter",)
+
+    meter: Meter
+    """The meter of the tenant."""
+
+    def __init__(self, meter: Meter = UNLIMITED) -> None:
+        self.meter = meter
+
+    def require(
+        self,
+        scope: Scope,
+        database: str,
+        class_name: str | None = None,
+        *,
+        by_anybody: bool = True,
+    ) -> None:
+        """Return if the request may do that.
+
+        Args:
+            scope: What it needs.
+            database: Where.
+            class_name: In which class; None: in the whole database.
+            by_anybody: Whether what is public is open to everybody for this.
+
+        Raises:
+            Unauthenticated: The request has no principal.
+            Forbidden: The principal may not.
+            NotFound: There is no such database, as far as the principal may know.
+        """
+
+    def require_some(self, scope: Scope, database: str) -> None:
+        """Return if the request may do that in one class of a database at least.
+
+        Raises:
+            Unauthenticated, Forbidden, NotFound: As `require` does.
+        """
+
+    @property
+    def sender(self) -> tuple[str, ...]:
+        """The namespace of the request's Idempotency-Keys: no sender gets answers to another's."""
+        return ()
+
+    def readable(self, database: str) -> tuple[str, ...] | None:  # noqa: ARG002 - see Restricted
+        """Return the classes that may be read; None: all there are."""
+        return None
+
+    def owner_of(self, database: str, class_name: str) -> str | None:  # noqa: ARG002
+        """Return the subject whose objects of a class alone are there; None: everybody's are."""
+        return None
+
+    def require_all(self, database: str, class_name: str) -> None:
+        """Return if all objects of a class are there for the request.
+
+        Raises:
+            Forbidden: Only those are that belong to its subject.
+        """
+        if self.owner_of(database, class_name) is not None:
+            detail = f"Objects of {class_name} have owners: this is for administrators of it."
+            raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
+
+    def may_read_all(
+        self,
+        database: str,  # noqa: ARG002 - see Restricted
+        class_name: str,  # noqa: ARG002
+        *,
+        by_anybody: bool = True,  # noqa: ARG002
+    ) -> bool:
+        """Whether every object of a class may be shown, also those that there were once.
+
+        The owners of objects of an unknown class are unknown: they are for its administrators, like
+        objects with owners.
+
+        Args:
+            database: Where.
+            class_name: The class.
+            by_anybody: Whether what is public is open to everybody for this.
+        """
+        return True
+
+    def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
+        """Return until when objects of a class were not all there for the request.
+
+        None: since always, or still, as `may_read_all` returns.
+        """
+        return None
+
+    def require_changes(self, database: str, class_name: str) -> None:
+        """Return if every change to a class from now on may be shown to the request.
+
+        Raises:
+            Forbidden: Its objects have owners, or had until a moment ago.
+        """
+        self.require_all(database, class_name)
+        until = self.owned_until(database, class_name)
+        if until is not None and datetime.now(UTC) <= (open_at := changes_open_at(until)):
+            detail = (
+                f"Objects of {class_name} had owners a moment ago: its changes are for"
+                f" administrators of it. Ask again after {open_at:%Y-%m-%dT%H:%M:%SZ}."
+            )
+            raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
+
+    def may_read_all_since(self, database: str, class_name: str, moment: datetime) -> bool:
+        """Whether every object of a class may be shown, as it is and as it was since a moment."""
+        until = self.owned_until(database, class_name)
+        return self.may_read_all(database, class_name) and (until is None or moment > until)
+
+    def enter_class(
+        self,
+        scope: Scope,  # noqa: ARG002 - see Restricted
+        database: str,  # noqa: ARG002
+        class_name: str,  # noqa: ARG002
+        route: ClassRoute,  # noqa: ARG002
+    ) -> ClassAccess:
+        """Return what may be done with the class that a request addresses.
+
+        Args:
+            scope: What the request needs.
+            database: The database of the class.
+            class_name: Its name.
+            route: Its route, which was found for the request.
+
+        Raises:
+            Unauthenticated, Forbidden, NotFound: As `require` does.
+        """
+        return _ALL_OF_CLASS
+
+    def narrow(self, plane: DataPlane) -> DataPlane:
+        """Return the data plane as the request may see it."""
+        return plane
+
+    @contextmanager
+    def submitting(self) -> Iterator[RunBound | None]:
+        """Note that a run is being queued; yields how many there may be, None: any number."""
+        yield None
+
+    def transact(self, transact: Transact) -> Transact:
+        """Return `transact` within the limits of the request."""
+        return transact
+
+
+EVERYTHING: Final = Access()
+
+
+def _allows(principal: Principal, scope: Scope, target: AccessTarget) -> bool:
+    return decide(principal, scope, target) is AccessDecision.ALLOWED
+
+
+class Restricted(Access):
+    """May do what is granted to a principal, or to everybody.
+
+    Args:
+        principal: The principal; None: the request has none.
+        access_cache: The owners of databases.
+        model: Returns the routing model in force.
+        meter: The meter of the principal's tenant.
+    """
+
+    __slots__ = ("_access_cache", "_model", "principal")
+
+    def __init__(
+        self,
+        principal: Principal | None,
+        access_cache: AccessCache,
+        model: Callable[[], RoutingModel],
+        meter: Meter,
+    ) -> None:
+        self.meter = meter
+        self.principal = principal
+        self._access_cache = access_cache
+        self._model = model
+
+    def require(
+        self,
+        scope: Scope,
+        database: str,
+        class_name: str | None = None,
+        *,
+        by_anybody: bool = True,
+    ) -> None:
+        """Return if the principal may do that; see `Access.require`."""
+        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
+        if decision is not AccessDecision.ALLOWED:
+            raise refusal(decision, scope)
+
+    def require_some(self, scope: Scope, database: str) -> None:
+        """Return if the principal may do that somewhere; see `Access.require_some`."""
+        if not self._allowed(scope, database):
+            self.require(scope, database)
+
+    @property
+    def sender(self) -> tuple[str, ...]:
+        """Whose Idempotency-Keys a request uses; see `Access.sender`."""
+        principal = self.principal
+        return () if principal is None else (principal.tenant, principal.subject)
+
+    def readable(self, database: str) -> tuple[str, ...]:
+        """Return the classes that the principal may read; it may read one at least.
+
+        Raises:
+            Unauthenticated, Forbidden, NotFound: As `require` does, if there is none.
+        """
+        names = tuple(
+            name
+            for name in self._allowed(Scope.READ, database)
+            if self.owner_of(database, name) is None
+        )
+        if not names:
+            self.require(Scope.READ, database)
+        return names
+
+    def owner_of(self, database: str, class_name: str) -> str | None:
+        """Return the subject whose objects alone are there; see `Access.owner_of`."""
+        route = self._find(database, class_name)
+        if route is None or route.schema.owner_field is None:
+            return None
+        if self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED:
+            return None
+        self.require(Scope.READ, database, class_name)
+        assert self.principal is not None  # no class with owners is public
+        return self.principal.subject
+
+    def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
+        """Whether every object of a class may be shown; see `Access.may_read_all`."""
+        route = self._find(database, class_name)
+        is_ownerless = route is not None and route.schema.owner_field is None
+        scope = Scope.READ if is_ownerless else Scope.ADMIN
+        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
+        return decision is AccessDecision.ALLOWED
+
+    def owned_until(self, database: str, class_name: str) -> datetime | None:
+        """Return until when objects of a class had owners; see `Access.owned_until`."""
+        route = self._model().databases.get(database)
+        until = None if route is None else had_owners_until(route.owned_until, class_name)
+        if (
+            until is None
+            or self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED
+        ):
+            return None
+        return until
+
+    def enter_class(
+        self, scope: Scope, database: str, class_name: str, route: ClassRoute
+    ) -> ClassAccess:
+        """Return what may be done with a class; see `Access.enter_class`.
+
+        Shared caches hand answers about a public class to everybody, whoever they were for: they
+        never name systems.
+        """
+        principal, schema = self.principal, route.schema
+        visibility = schema.cache.visibility
+        target = AccessTarget(database, self._access_cache.owner(database), class_name, visibility)
+        decision = decide(principal, scope, target)
+        if decision is not AccessDecision.ALLOWED:
+            raise refusal(decision, scope)
+        if principal is None:
+            return _PUBLIC_CLASS  # no class with owners is public
+        names = visibility != "public" and _allows(principal, Scope.SCHEMA, target)
+        if schema.owner_field is None or _allows(principal, Scope.ADMIN, target):
+            return ClassAccess(None, names)
+        if scope is not Scope.READ:
+            # A writer of its own objects has to see whose they are.
+            self.require(Scope.READ, database, class_name)
+        return ClassAccess(principal.subject, names)
+
+    def narrow(self, plane: DataPlane) -> DataPlane:
+        """Return the data plane as the principal may see it."""
+        if self.meter.bounds_operations:
+            plane = MeteredPlane(plane, self.meter)
+        return OwnedPlane(plane, self.owner_of)
+
+    @contextmanager
+    def submitting(self) -> Iterator[RunBound | None]:
+        """Note that a run is being queued; see `Access.submitting`."""
+        most = self.meter.limits.runs
+        if most is None:
+            yield None
+            return
+        tenant = self._access_cache.current.tenants.get(self.meter.tenant)
+        databases = tenant.databases if tenant else ()
+        with self.meter.submitting() as pending:
+            yield RunBound(databases, most, pending)
+
+    def transact(self, transact: Transact) -> Transact:
+        """Return `transact` within the limits of the principal's tenant."""
+        if not self.meter.bounds_operations:
+            return transact
+        return metered(transact, self.meter, self._model())
+
+    def _allowed(self, scope: Scope, database: str) -> list[str]:
+        """Return the classes of a database in which the principal may do that."""
+        route = self._model().databases.get(database)
+        return [
+            name
+            for name in (route.classes if route else ())
+            if self._decide(scope, database, name) is AccessDecision.ALLOWED
+        ]
+
+    def _decide(
+        self, scope: Scope, database: str, class_name: str | None, *, by_anybody: bool = True
+    ) -> AccessDecision:
+        visibility = self._visibility(database, class_name) if by_anybody else "none"
+        target = AccessTarget(database, self._access_cache.owner(database), class_name, visibility)
+        return decide(self.principal, scope, target)
+
+    def _visibility(self, database: str, class_name: str | None) -> Visibility:
+        """Return who may keep answers by the model in force; unknown classes are not public."""
+        route = None if class_name is None else self._find(database, class_name)
+        return "none" if route is None else route.schema.cache.visibility
+
+    def _find(self, database: str, class_name: str) -> ClassRoute | None:
+        route = self._model().databases.get(database)
+        return None if route is None else route.classes.get(class_name)
+
+
+def refusal(decision: AccessDecision, scope: Scope) -> MediatorError:
+    """Return the error of a decision that is no permission."""
+    match decision:
+        case AccessDecision.UNAUTHENTICATED:
+            return Unauthenticated("This needs a key or a token, in the Authorization field.")
+        case AccessDecision.FORBIDDEN:
+            detail = f"The scope {scope} is needed there, and is not granted."
+            return Forbidden(detail, extra={"scope": scope.value})
+        case AccessDecision.HIDDEN:
+            return NotFound("There is no such database.")
+        case AccessDecision.ALLOWED:
+            raise AssertionError("it is allowed")

@@ -1,0 +1,215 @@
+"""A data plane within a tenant's limits: cost of queries, number of objects.
+
+The number of objects is known without a round trip (`mediator.access.stored_objects`). At the limit
+an object that is there can still be replaced, changed and deleted: a put without a condition is
+bound to an object that is there, and is refused if there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias, TypeVar
+
+from mediator.access.metering import Meter, refusal
+from mediator.base.errors import MediatorError, PreconditionFailed, TooCostly
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import (
+    ANYTHING,
+    Condition,
+    Create,
+    Delete,
+    Get,
+    Operation,
+    Outcome,
+    Put,
+    WriteOperation,
+)
+from mediator.model.query import Query
+from mediator.query.budget import Ceiling
+from mediator.query.execution import Answer
+from mediator.routing.freshness import ANY, ReadPreference
+from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.schema.tree import MAIN_GROUP
+from mediator.transactions.model import Transaction
+
+__all__ = ["MeteredPlane", "Transact", "metered"]
+
+Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
+"""Executes a transaction."""
+
+_A = TypeVar("_A", bound=Outcome | MediatorError)
+
+_MAX_PAUSE_S: Final = 1.0
+"""The longest wait of a query whose tenant is a little over its rate; else it is refused."""
+
+_PRESENT: Final = Condition(present=True)
+_NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
+"""Holds for no object; a retry of the write is still recognised."""
+
+
+class MeteredPlane:
+    """Implements `mediator.data_plane.port.DataPlane` for one tenant.
+
+    Args:
+        plane: The data plane.
+        meter: The tenant's meter.
+    """
+
+    def __init__(self, plane: DataPlane, meter: Meter) -> None:
+        self._plane = plane
+        self._meter = meter
+
+    @property
+    def model(self) -> RoutingModel:
+        """The routing model in force."""
+        return self._plane.model
+
+    async def route(self, database: str, class_name: str) -> ClassRoute:
+        """Find a class; see `DataPlane.route`."""
+        return await self._plane.route(database, class_name)
+
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
+        """Read one object; see `DataPlane.read`."""
+        return await self._plane.read(operation, preference)
+
+    async def recall(self, operation: WriteOperation) -> Outcome | None:
+        """Return a remembered answer; see `DataPlane.recall`."""
+        return await self._plane.recall(operation)
+
+    async def write(self, operation: WriteOperation) -> Outcome:
+        """Write one object; raises `StorageFull` if it would be one too many."""
+
+        async def write(allowed: Sequence[Operation]) -> list[Outcome]:
+            [one] = allowed
+            assert not isinstance(one, Get)
+            return [await self._plane.write(one)]
+
+        [outcome] = await _carried_out(self._meter, self.model, [operation], write)
+        return outcome
+
+    async def batch(
+        self, operations: Sequence[Operation], *, whole: bool = False
+    ) -> list[Outcome | MediatorError]:
+        """Do many operations; those that would create one object too many are `StorageFull`."""
+
+        async def write(allowed: Sequence[Operation]) -> list[Outcome | MediatorError]:
+            answers = await self._plane.batch(allowed, whole=whole)
+            for index, (one, other) in enumerate(zip(operations, allowed, strict=True)):
+                if one is not other and isinstance(answers[index], PreconditionFailed):
+                    answers[index] = self._meter.full()
+            return answers
+
+        return await _carried_out(self._meter, self.model, operations, write)
+
+    async def query(
+        self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
+    ) -> Answer:
+        """Answer a query; see `DataPlane.query`.
+
+        Raises:
+            TooManyRequests: The tenant's queries have examined too much lately.
+        """
+        limits = self._meter.limits
+        await self._pause()
+        try:
+            answer = await self._plane.query(query, preference, ceiling or limits.of_queries)
+        except TooCostly as error:
+            self._charge(error)
+            raise
+        self._meter.spend(answer.budget.rows)
+        return answer
+
+    async def _pause(self) -> None:
+        debt_s = self._meter.debt_s
+        if debt_s > _MAX_PAUSE_S:
+            rate = self._meter.limits.rows_rate
+            why = f"queries may examine {rate:g} records in a second."
+            raise refusal("rows_rate", why, debt_s)
+        if debt_s > 0:
+            await asyncio.sleep(debt_s)
+
+    def _charge(self, error: TooCostly) -> None:
+        """Charge for a query that was given up: all that it could have, by rows or by time."""
+        limits, extra = self._meter.limits, error.extra
+        for limit, name in (("query_rows", "rows"), ("query_seconds", "seconds")):
+            if name in extra and extra[name] == getattr(limits, limit):
+                extra["limit"] = limit
+        self._meter.spend(extra.get("rows") or (limits.rows_rate or 0) * extra.get("seconds", 0))
+
+
+def metered(transact: Transact, meter: Meter, model: RoutingModel) -> Transact:
+    """Return what carries out transactions of a tenant; see `MeteredPlane`."""
+
+    async def run(transaction: Transaction) -> list[Outcome]:
+        async def write(allowed: Sequence[Operation]) -> list[Outcome]:
+            writes = tuple(write for write in allowed if not isinstance(write, Get))
+            return await transact(replace(transaction, writes=writes))
+
+        return await _carried_out(meter, model, transaction.writes, write)
+
+    return run
+
+
+async def _carried_out(
+    meter: Meter,
+    model: RoutingModel,
+    operations: Sequence[Operation],
+    carry_out: Callable[[Sequence[Operation]], Awaitable[list[_A]]],
+) -> list[_A]:
+    """Carry out operations with no more creations than there is room for.
+
+    The room is taken before and given back afterwards, so that requests at the same time share it.
+    """
+    allowed = _within(meter.room, model, operations)
+    with meter.reserving(sum(map(_may_create, allowed))):
+        try:
+            answers = await carry_out(allowed)
+        except PreconditionFailed:
+            if any(one is not other for one, other in zip(operations, allowed, strict=True)):
+                raise meter.full() from None
+            raise
+        meter.grew(_growth(operations, answers))
+    return answers
+
+
+def _within(
+    room: float, model: RoutingModel, operations: Sequence[Operation]
+) -> Sequence[Operation]:
+    """Return operations, of which those beyond the room create nothing."""
+    if room >= len(operations):
+        return operations
+    allowed: list[Operation] = []
+    for operation in operations:
+        creates = _may_create(operation)
+        allowed.append(_bound(model, operation) if creates and room <= 0 else operation)
+        room -= creates
+    return allowed
+
+
+def _may_create(operation: Operation) -> bool:
+    if isinstance(operation, Put):
+        return not operation.condition.versions and operation.condition.present is not True
+    return isinstance(operation, Create)
+
+
+def _bound(model: RoutingModel, operation: Operation) -> Operation:
+    """Bind a write that may create to what is there, or, if it is to create, to what cannot be."""
+    if not isinstance(operation, Create | Put):
+        return operation
+    database = model.databases.get(operation.database)
+    route = None if database is None else database.classes.get(operation.class_name)
+    asks = route is not None and route.schema.require_if_match
+    replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not asks
+    head = (*operation.head[:4], _PRESENT if replaces else _NEVER, operation.fingerprint)
+    return Put(*head, operation.values)
+
+
+def _growth(operations: Sequence[Operation], answers: Sequence[Outcome | MediatorError]) -> int:
+    """Return how many more objects there are after some operations."""
+    growth = 0
+    for operation, answer in zip(operations, answers, strict=True):
+        if isinstance(answer, Outcome) and not answer.replayed:
+            growth += answer.created - isinstance(operation, Delete)
+    return growth

@@ -1,0 +1,174 @@
+"""Ownership of objects: what is shown and written of own ones, and the errors for others'.
+
+Pure functions; `mediator.access.owned_plane` carries them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from mediator.base.errors import (
+    AlreadyExists,
+    Forbidden,
+    MediatorError,
+    NotFound,
+    PreconditionFailed,
+)
+from mediator.model.operations import (
+    ANYTHING,
+    Condition,
+    Create,
+    Get,
+    Outcome,
+    Put,
+    ReadModifyWrite,
+    Update,
+    WriteOperation,
+)
+from mediator.operations.merge import failure_of
+from mediator.routing.fragments import resource_groups
+from mediator.routing.model import ClassRoute
+from mediator.schema.tree import MAIN_GROUP
+from mediator.stores.port import Status, WriteResult
+
+__all__ = [
+    "ADMIN",
+    "Owner",
+    "binding_groups",
+    "checked",
+    "creating",
+    "is_mine",
+    "kept",
+    "shown",
+    "taken",
+    "with_owner",
+]
+
+ADMIN: Final = {"scope": "admin"}
+"""What an answer names that only an administrator would not have got."""
+
+_GONE: Final = WriteResult(Status.MISSING)
+
+
+class Owner(NamedTuple):
+    """The owner field of a class, and the subject whose objects are visible."""
+
+    field: str
+    subject: str
+
+
+def with_owner(operation: Get, owner: Owner) -> Get:
+    """Read the owner too."""
+    fields = operation.fields
+    if fields is None or owner.field in fields:
+        return operation
+    return replace(operation, fields=tuple(sorted((*fields, owner.field))))
+
+
+def shown(route: ClassRoute, asked: Get, owner: Owner, outcome: Outcome) -> Outcome:
+    """Return what was asked for of an object.
+
+    Raises:
+        NotFound: It is somebody else's.
+    """
+    if not is_mine(owner, outcome):
+        raise NotFound(f"{asked.class_name}/{asked.id} does not exist.")
+    if asked.fields is None or owner.field in asked.fields:
+        return outcome
+    values, versions = dict(outcome.values or {}), outcome.versions
+    del values[owner.field]
+    groups = resource_groups(route, asked.fields)
+    return replace(
+        outcome,
+        values=values,
+        versions={group: versions.get(group) for group in groups},
+        partial=tuple(group for group in outcome.partial if group in groups),
+    )
+
+
+def checked(
+    route: ClassRoute, asked: Get, owner: Owner, outcome: Outcome | MediatorError
+) -> Outcome | MediatorError:
+    """Return what `shown` does, or the error."""
+    if isinstance(outcome, MediatorError):
+        return outcome
+    try:
+        return shown(route, asked, owner, outcome)
+    except NotFound as error:
+        return error
+
+
+def is_mine(owner: Owner, outcome: Outcome) -> bool:
+    """Whether an object belongs to the subject."""
+    return (outcome.values or {}).get(owner.field) == owner.subject
+
+
+def kept(owner: Owner, operation: WriteOperation) -> WriteOperation:
+    """Return a write that leaves the object its owner's.
+
+    Raises:
+        Forbidden: It gives the object away.
+    """
+    match operation:
+        case Create() | Put():
+            _check_value(owner, operation.values.get(owner.field))
+        case Update() if owner.field in operation.touched:
+            _check_value(owner, operation.values.get(owner.field))
+        case ReadModifyWrite():
+            return replace(operation, compute=_keeping(owner, operation))
+    return operation
+
+
+def _keeping(
+    owner: Owner, operation: ReadModifyWrite
+) -> Callable[[dict[str, object]], dict[str, object]]:
+    def compute(document: dict[str, object]) -> dict[str, object]:
+        revised = operation.compute(document)
+        if owner.field in revised:  # else it is refused, because the field is required
+            _check_value(owner, revised[owner.field])
+        return revised
+
+    return compute
+
+
+def _check_value(owner: Owner, value: object) -> None:
+    if value != owner.subject:
+        detail = f"{owner.field} says whose an object is, and must be the subject of the request."
+        raise Forbidden(detail, extra=ADMIN)
+
+
+def creating(operation: WriteOperation) -> WriteOperation:
+    """Bind a write to that nothing is there; raises what it is answered if that is not enough."""
+    wanted = operation.condition
+    if isinstance(operation, Put) and not wanted.versions and wanted.present is not True:
+        return replace(operation, condition=Condition(present=False))
+    raise _missing(operation)
+
+
+def taken(operation: WriteOperation) -> MediatorError:
+    """Return the error for another subject's object: as if it were missing, if possible."""
+    if isinstance(operation, Put):
+        name = f"{operation.class_name}/{operation.id}"
+        if operation.condition == ANYTHING:
+            return AlreadyExists(f"{name} exists.")
+        if operation.condition.present is False:
+            return PreconditionFailed(f"{name} exists.")
+    return _missing(operation)
+
+
+def _missing(operation: WriteOperation) -> MediatorError:
+    failure = failure_of(operation, _GONE)
+    assert failure is not None
+    return failure
+
+
+def binding_groups(route: ClassRoute, operation: WriteOperation) -> set[str]:
+    """Name the groups whose versions bind a write: the owner's, and those written elsewhere."""
+    groups = {MAIN_GROUP}
+    if isinstance(operation, Update):
+        for name in operation.touched:
+            if route.fragment_of[name] is not route.anchor:
+                groups.add(route.group_of[name])
+    return groups

@@ -1,0 +1,142 @@
+"""The history of a cache group by its changes, and whether a record agrees with it.
+
+The feed has every write with the values of the fields it touched, before and after. So the history
+of a group has its last version, and the value of each field that any of the changes has touched. A
+write that bypassed Portolan shows in one of two ways. Either it is still there: at the version of
+the history a field has another value. Or it was overwritten: then a change has a value *before* it
+that no change had set.
+
+A history has nothing of fields that no change in the feed has touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from mediator.model.change import Change
+from mediator.model.operations import Outcome
+
+__all__ = ["GroupHistory", "Mismatch", "MismatchKind", "compare"]
+
+_MISSING: Final = "missing"
+"""Unlike any value, as it is no JSON."""
+
+
+class MismatchKind(StrEnum):
+    """How a cache group of an object may differ from its history.
+
+    CHANGED: at the version of the last change, fields have other values. OVERWRITTEN: a change met
+    values that no change had set. UNRECORDED: no change has the version. WENT_BACK: the version is
+    older than the last change, so the system has lost writes. GONE: the object is not there, and no
+    change deletes it. RESURRECTED: it is there after its deletion.
+    """
+
+    CHANGED = "changed"
+    OVERWRITTEN = "overwritten"
+    UNRECORDED = "unrecorded"
+    WENT_BACK = "went back"
+    GONE = "gone"
+    RESURRECTED = "resurrected"
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One cache group whose record and history differ, and in which fields, if known."""
+
+    class_name: str
+    id: str
+    group: str
+    wrong: MismatchKind
+    fields: tuple[str, ...] = ()
+
+
+class GroupHistory:
+    """The state of one group by its changes, added in their order.
+
+    Attributes:
+        version: The last one.
+        exists: Whether the object is there after it.
+        overwritten: Fields whose value before a change was none that a change had set.
+    """
+
+    __slots__ = ("_complete", "_known", "exists", "overwritten", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.exists = False
+        self.overwritten: frozenset[str] = frozenset()
+        self._known: dict[str, str] = {}
+        self._complete = False
+
+    def add(self, change: Change) -> None:
+        """Add the next change; one that was added already is ignored."""
+        if change.version <= self.version:
+            return
+        before, after = _texts(change.before), _texts(change.after)
+        if self.version and self.exists:
+            unexplained = {n for n, text in before.items() if self._known.get(n, text) != text}
+            self.overwritten |= unexplained
+        if change.kind == "update":
+            touched = before.keys() | after.keys()
+            self._known |= {name: after.get(name, _MISSING) for name in touched}
+        else:
+            self._known, self._complete = after, True
+        self.version, self.exists = change.version, change.after is not None
+
+    def differences(self, group: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the fields of a group, given in their JSON form, that have another value."""
+        held = _texts(values)
+        unknown = _MISSING if self._complete else None
+        return tuple(
+            name
+            for name in group
+            if (known := self._known.get(name, unknown)) is not None
+            and known != held.get(name, _MISSING)
+        )
+
+
+def compare(
+    class_name: str,
+    id_: str,
+    group: tuple[str, tuple[str, ...]],
+    history: GroupHistory,
+    found: tuple[Outcome, Mapping[str, Any]] | None,
+) -> Mismatch | None:
+    """Compare a group with its history.
+
+    Args:
+        class_name: The class.
+        id_: The object.
+        group: The group, with its fields.
+        history: Its history.
+        found: The object as its systems hold it, and its values in their JSON form; None: it is
+            not there.
+    """
+    name, fields = group
+    version = found[0].versions.get(name) if found else None
+    wrong: MismatchKind | None = None
+    which: tuple[str, ...] = ()
+    if found is None or version is None:
+        wrong = MismatchKind.GONE if history.exists else None
+    elif version != history.version:
+        wrong = MismatchKind.UNRECORDED if version > history.version else MismatchKind.WENT_BACK
+    elif not history.exists:
+        wrong = MismatchKind.RESURRECTED
+    elif which := history.differences(fields, found[1]):
+        wrong = MismatchKind.CHANGED
+    if wrong is None and history.overwritten:
+        wrong, which = MismatchKind.OVERWRITTEN, tuple(sorted(history.overwritten))
+    return Mismatch(class_name, id_, name, wrong, which) if wrong else None
+
+
+def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return values as texts, which differ where values that are equal are of other types."""
+    return {
+        name: orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        for name, value in (values or {}).items()
+    }

@@ -1,0 +1,95 @@
+// The filter in use: fetched, aged, renewed.
+
+import { readFilter } from "./filter.mjs";
+import { failure, problemOf } from "./problems.mjs";
+
+const MEDIA_TYPE = "application/vnd.portolan.sketch";
+const PUNCTUALITY = 0.9; // Of the time between two filters: timers come late.
+
+const natural = (text) => (/^\d+$/.test(text) ? +text : 0);
+
+export class FilterKeeper {
+  /** The filter, with `born`: the earliest time at which it can have been generated. */
+  current = null;
+  /** The latest filter that could be read, whatever came after it. */
+  last = null;
+  /** Grows when copies that were received before are covered by filters no more. */
+  epoch = 0;
+  /** When a filter was last asked for on purpose. */
+  wanted = 0;
+  #retryAt = 0;
+  #renewal = null;
+
+  constructor(send, deltaS, now, ownWrites, stats) {
+    Object.assign(this, { send, deltaS, now, ownWrites, stats, boundS: deltaS });
+  }
+
+  /** Returns the filter, unless it is too old to go by at a time. */
+  usable(at) {
+    return this.current && at - this.current.born <= this.boundS && this.current;
+  }
+
+  /** Begins to get a filter, unless that is under way or failed just now. */
+  trigger(at) {
+    if (at >= this.#retryAt) this.#renewal ??= this.renew().finally(() => (this.#renewal = null));
+  }
+
+  /** Gets a filter that is generated after this call. */
+  async refresh() {
+    const sent = this.now();
+    await this.#load(sent);
+    this.wanted = Math.max(this.wanted, sent);
+  }
+
+  /** Gets a filter if there is one to be had; returns after how long to do so again (seconds). */
+  async renew() {
+    const sent = this.now();
+    try {
+      await this.#load(sent);
+    } catch {
+      return this.deltaS / 2;
+    }
+    const took = this.now() - sent;
+    return Math.max(this.deltaS / 2, PUNCTUALITY * this.deltaS - 2 * took) - took;
+  }
+
+  async #load(sent) {
+    const held = this.current;
+    try {
+      const response = await this.send("sketch", { Accept: MEDIA_TYPE, "If-None-Match": held?.etag });
+      const timeUs = natural(response.header("portolan-sketch-time"));
+      const isNew = response.status === 200;
+      if (!isNew && !(response.status === 304 && held && timeUs)) throw problemOf(response);
+      const filter = isNew ? this.#read(response) : { ...held, timeUs };
+      this.#adopt({ ...filter, born: sent - response.cachedS });
+      this.stats.filters++;
+    } catch (error) {
+      this.stats.failures++;
+      this.#retryAt = sent + this.deltaS / 2;
+      throw error;
+    }
+  }
+
+  #read({ raw, etag }) {
+    try {
+      return { ...readFilter(raw), etag };
+    } catch (cause) {
+      this.current = null; // What is wrong is not known.
+      throw failure("a broken filter", cause);
+    }
+  }
+
+  #adopt(next) {
+    const { last } = this;
+    const isSameSketch = last?.incarnation === next.incarnation;
+    if (isSameSketch && next.timeUs < last.timeUs) throw failure("an older filter");
+    if (last && !(isSameSketch && last.map === next.map)) {
+      this.epoch++;
+      this.ownWrites.blur();
+    }
+    this.current = this.last = next;
+    this.boundS = Math.min(this.deltaS, next.validForS);
+    // A copy from before an older write than that is not young any more.
+    this.ownWrites.forgetBefore(next.born - this.deltaS);
+  }
+}

@@ -1,0 +1,77 @@
+"""The connection to Redis that stores, feed and sketch share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from time import monotonic
+from typing import Any
+
+import pytest
+from redis.asyncio.connection import Connection as DriverConnection
+from redis.asyncio.connection import parse_url
+
+from mediator.stores.port import SystemConfig
+from redis_connection.commands import command
+from redis_connection.connection import (
+    Connection,
+    ConnectionLost,
+    ReplyTimeout,
+    open_connection,
+)
+
+BLOCKING = command("BLPOP", "nothing-is-pushed-here", "0")
+
+
+@pytest.fixture
+async def connection(redis_config: SystemConfig) -> AsyncIterator[Connection]:
+    options: dict[str, Any] = dict(parse_url(redis_config.url))
+    make = options.pop("connection_class", DriverConnection)
+    opened = await open_connection(make(**options, protocol=2), RuntimeError)
+    yield opened
+    opened.close()
+
+
+async def test_replies_go_to_their_requests_in_order(connection: Connection) -> None:
+    deadline = monotonic() + 20
+    first = connection.request([command("ECHO", "a"), command("NO SUCH")], deadline)
+    dropped = connection.request([command("ECHO", "b")], deadline)
+    last = connection.request([command("ECHO", "c")], deadline)
+    dropped.cancel()
+    text, error = await first
+    assert text == b"a"
+    assert isinstance(error, RuntimeError)
+    assert await last == [b"c"]
+    assert connection.idle
+
+
+async def test_an_overdue_exchange_fails_all_that_queue_behind_it(connection: Connection) -> None:
+    overdue = connection.request([BLOCKING], monotonic())
+    queued = connection.request([command("PING")], monotonic() + 20)
+    with pytest.raises(ReplyTimeout) as raised:
+        await overdue
+    assert raised.value.sent
+    with pytest.raises(ReplyTimeout):
+        await queued
+    with pytest.raises(ConnectionLost) as refused:
+        connection.request([command("PING")], monotonic() + 20)
+    assert not refused.value.sent
+
+
+async def test_what_was_not_sent_is_known_as_such(connection: Connection) -> None:
+    sent = connection.request([BLOCKING], monotonic() + 20)
+    unsent = connection.request([command("PING")], monotonic() + 20)
+    connection.close()
+    failures = await asyncio.gather(sent, unsent, return_exceptions=True)
+    assert [each.sent for each in failures if isinstance(each, ConnectionLost)] == [True, False]
+
+
+async def test_a_reply_to_no_command_ends_the_connection(connection: Connection) -> None:
+    connection.data_received(b"+OK\r\n")
+    assert connection.lost
+
+
+def test_the_driver_has_the_private_names_that_the_connection_uses() -> None:
+    driver = DriverConnection()
+    assert driver._writer is None
+    assert callable(driver._close)

@@ -1,0 +1,72 @@
+"""Bodies and parameters as models: mistakes have the pointers of their locations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.api.models.changes import ChangesParameters
+from app.api.models.operations import parse_batch, parse_operation
+from app.api.models.transactions import parse_transaction
+from app.api.openapi.components import parameters_of
+from app.http.problems import HttpError
+from app.http.validation import parse_parameters
+from mediator.base.errors import Invalid
+
+PUT = {"op": "put", "class": "articles", "id": "a", "body": {}}
+
+
+def pointers(error: Invalid) -> list[str]:
+    return [location.pointer for location in error.locations]
+
+
+@pytest.mark.parametrize(
+    ("operation", "pointer"),
+    [
+        (7, ""),
+        ({}, "/op"),
+        (PUT | {"op": "explode"}, "/op"),
+        (PUT | {"op": "get"}, "/body"),
+        (PUT | {"put": 1}, "/put"),
+        (PUT | {"a/b~c": 1}, "/a~1b~0c"),
+        (PUT | {"if_none_match": "*"}, "/if_none_match"),
+        ({"op": "put", "class": 1, "id": "a", "body": {}}, "/class"),
+    ],
+)
+def test_a_mistake_in_an_operation_has_its_pointer(operation: Any, pointer: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_operation(operation)
+    assert pointers(caught.value) == [pointer]
+
+
+def test_an_operation_within_a_transaction_has_the_pointer_of_its_place() -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_transaction({"operations": [PUT, {**PUT, "op": "get"}, {**PUT, "class": 1}]})
+    assert pointers(caught.value) == ["/operations/1/op", "/operations/2/class"]
+
+
+def test_a_batch_parses_none_of_its_operations() -> None:
+    assert parse_batch({"operations": [PUT, 7]}) == [PUT, 7]
+
+
+@pytest.mark.parametrize("text", ["0", "1001", "1.0", "%2B1", "+1", "1_0", "", "1" * 17, "%D9%A1"])
+def test_a_number_in_a_query_is_of_decimal_digits_and_within_its_bounds(text: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_parameters(ChangesParameters, f"limit={text}".encode())
+    assert pointers(caught.value) == ["limit"]
+
+
+def test_a_parameter_that_is_not_known_or_comes_twice_is_refused() -> None:
+    for query in (b"class_name=a", b"limit=1&limit=2"):
+        with pytest.raises(HttpError):
+            parse_parameters(ChangesParameters, query)
+
+
+def test_a_parameter_is_described_by_its_name_its_bounds_and_its_default() -> None:
+    described = {each["name"]: each for each in parameters_of(ChangesParameters)}
+    assert described.keys() == {"class", "after", "limit", "wait"}
+    assert described["class"]["schema"]["type"] == "string"
+    assert "default" not in described["class"]["schema"]
+    limit = described["limit"]["schema"]
+    assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 1_000, 100)
