@@ -17,7 +17,7 @@ from app.commands.running import run
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
-    from mediator.archive.backup import OnProgress, Progress
+    from mediator.archive.backup import ArchiveProgress, OnProgress
     from mediator.archive.filling import Restored
     from mediator.archive.model import Manifest
 
@@ -104,7 +104,7 @@ def _shown() -> Iterator[OnProgress]:
     with Bars(*columns, console=errors, transient=True) as bars:
         bar = bars.add_task("")
 
-        def notify(progress: Progress) -> None:
+        def notify(progress: ArchiveProgress) -> None:
             of_class = f"{progress.database}/{progress.class_name}"
             done = f"{progress.done:,} objects {progress.what}"
             bars.update(bar, description=f"{of_class}: {done}")

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import orjson
 
-from mediator.archive.backup import OnProgress, Progress
+from mediator.archive.backup import ArchiveProgress, OnProgress
 from mediator.archive.model import ArchiveInvalid
 from mediator.base.clock import Clock
 from mediator.base.errors import (
@@ -118,7 +118,7 @@ class ClassTarget:
             if sweep:
                 await self._sweep(after, last, {line.id for line in chunk})
             after, done = last, done + len(chunk)
-            self._on_progress(Progress("restored", *self._address, done))
+            self._on_progress(ArchiveProgress("restored", *self._address, done))
         if sweep:
             await self._sweep(after, None, frozenset())
 

@@ -13,11 +13,11 @@ from mediator.placement.decide import Decision, decide, pins_of
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.tree import Schema
 
-__all__ = ["Plan", "decide_change"]
+__all__ = ["SchemaPlan", "decide_change"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SchemaPlan:
     """What setting a schema would change."""
 
     stored: StoredDatabase | None
