@@ -143,9 +143,9 @@ class Service:
         lag_s = math.inf
         while lag_s > _LAG_S:
             await asyncio.sleep(1.1 * _LAG_S)
-            told = await self.admin.get(self.admin.base_url.join("/metrics"))
-            found = _LAG.findall(told.raise_for_status().text)
-            lag_s = max(map(float, found), default=0.0)
+            metrics = await self.admin.get(self.admin.base_url.join("/metrics"))
+            lags = _LAG.findall(metrics.raise_for_status().text)
+            lag_s = max(map(float, lags), default=0.0)
 
     async def _put(self, database: str, operations: Sequence[Mapping[str, Any]]) -> None:
         batch = self.data.post(f"{database}/batch", json={"operations": operations})
