@@ -34,13 +34,13 @@ COMMANDS: Final = {
     "key": "app.commands.key:key",
     "catalogue": "app.commands.catalogue:catalogue",
 }
-"""Where each command is; those of the last three have commands of their own."""
+"""The function of each command; the last three have commands of their own."""
 
 OF_CHECKOUT: Final = frozenset({"bench"})
-"""Commands that live beside the product, in the repository: an installed wheel has them not."""
+"""Commands that live beside the product, in the repository: an installed wheel lacks them."""
 
 _HELP: Final = ("-h", "--help")
-_ONLY_TELL: Final = {*_HELP, "--version"}
+_INFORMATION: Final = {*_HELP, "--version"}
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
         errors.print(f"`portolan {called[0]}` is a command of a checkout of the repository.")
         raise SystemExit(2)
     try:
-        if called and not _ONLY_TELL & {*sys.argv}:
+        if called and not _INFORMATION & {*sys.argv}:
             _start()
         command_line(called if COMMANDS.keys() & called else filter(is_here, COMMANDS))()
     except ValueError as error:
@@ -67,7 +67,7 @@ def is_here(name: str) -> bool:
 
 
 def _start() -> None:
-    """Begin to log, and warn of settings that there are not."""
+    """Begin to log, and warn of unknown settings."""
     from app.settings.known import unknown_settings  # noqa: PLC0415 - help has no time for it
     from app.settings.telemetry import TelemetrySettings  # noqa: PLC0415 - as above
     from app.telemetry.log import start_logging  # noqa: PLC0415 - as above
@@ -104,8 +104,8 @@ def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"portolan {metadata.version('portolan')}")
         raise typer.Exit
 

@@ -1,1 +1,1 @@
-"""What is looked at before a release, beside tests: the dependencies."""
+"""Checks of dependencies, words and references."""

@@ -89,15 +89,15 @@ def judge_bundled(bundled: Iterable[tuple[str, str]], known: FixedList, today: d
     """
     pairs = sorted(set(bundled))
     wrong = [line for name, version in pairs if (line := _wrong(name, version, known, today))]
-    unasked = [
+    unknown = [
         f"nothing is written of {name} in fixed.toml"
         for name, _ in pairs
         if _entry(name, known) is None
     ]
     if today - known.looked_at > STALE_AFTER:
-        unasked.append(f"fixed.toml was last looked through on {known.looked_at}")
+        unknown.append(f"fixed.toml was last looked through on {known.looked_at}")
     about = f"{len(pairs)} jars and servers of wheels, by the list of {known.looked_at}"
-    return Outcome(about, tuple(wrong), tuple(unasked))
+    return Outcome(about, tuple(wrong), tuple(unknown))
 
 
 def _entry(name: str, known: FixedList) -> Fixed | None:
@@ -134,10 +134,10 @@ def audit_bundled(root: Path, today: date) -> Outcome:
 
 def _jars(root: Path) -> Iterator[tuple[str, str]]:
     for line in (root / _SUMS).read_text().splitlines():
-        found = re.fullmatch(r"\S+ +(.+?)-(\d[\w.]*)\.jar", line)
-        if found is None:
+        match = re.fullmatch(r"\S+ +(.+?)-(\d[\w.]*)\.jar", line)
+        if match is None:
             raise ValueError(f"{_SUMS}: no name and version of a jar: {line}")
-        yield found[1], found[2]
+        yield match[1], match[2]
 
 
 def _servers() -> Iterator[tuple[str, str]]:

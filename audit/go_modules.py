@@ -70,7 +70,7 @@ def audit_go(root: Path, database: str = _DATABASE) -> Outcome:
     """
     go = shutil.which("go")
     if go is None:
-        return Outcome(_ABOUT, unasked=("go is not installed",))
+        return Outcome(_ABOUT, unknown=("go is not installed",))
     try:
         done = subprocess.run(  # noqa: S603 - our own words and files
             [go, *_CHECK, "-C", str(root / _TOOLS), "-db", database, *_ASKED],
@@ -81,8 +81,8 @@ def audit_go(root: Path, database: str = _DATABASE) -> Outcome:
         )
         return judge_go(done.stdout)
     except subprocess.TimeoutExpired:
-        return Outcome(_ABOUT, unasked=(f"govulncheck took longer than {WITHIN_S} s",))
+        return Outcome(_ABOUT, unknown=(f"govulncheck took longer than {WITHIN_S} s",))
     except subprocess.CalledProcessError as error:
-        return Outcome(_ABOUT, unasked=(f"govulncheck: {_reason(error.stderr)}",))
+        return Outcome(_ABOUT, unknown=(f"govulncheck: {_reason(error.stderr)}",))
     except (ValueError, LookupError, TypeError) as error:
-        return Outcome(_ABOUT, unasked=(f"govulncheck cannot be read: {error}",))
+        return Outcome(_ABOUT, unknown=(f"govulncheck cannot be read: {error}",))

@@ -1,4 +1,4 @@
-"""What an audit came to."""
+"""The outcome of an audit."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class Outcome:
     Attributes:
         about: What was looked at.
         wrong: What is wrong, a line each.
-        unasked: What nobody could be asked about, and why; an audit that must be whole fails by it.
+        unknown: What could not be looked up, and why; a strict audit fails by it.
     """
 
     about: str
     wrong: tuple[str, ...] = ()
-    unasked: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What it comes to, for people."""
-        found = "care is needed" if self.wrong else "nothing is known against them"
-        if self.unasked and not self.wrong:
-            found = "not all could be looked up"
-        return (f"{self.about}: {found}.", *self.wrong, *self.unasked)
+        summary = "care is needed" if self.wrong else "nothing is known against them"
+        if self.unknown and not self.wrong:
+            summary = "not all could be looked up"
+        return (f"{self.about}: {summary}.", *self.wrong, *self.unknown)
 
     def passes(self, *, strict: bool) -> bool:
         """Whether it is good enough; strictly, only if everything could be looked up."""
-        return not self.wrong and not (strict and self.unasked)
+        return not self.wrong and not (strict and self.unknown)

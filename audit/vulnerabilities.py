@@ -49,19 +49,19 @@ class Report:
     """What was found.
 
     Attributes:
-        asked: Versions that the service was asked about.
-        known: Those that it could tell something of.
+        looked_up: Versions that the service was asked for.
+        known: Those that it knew.
         wrong: What is wrong, a line each.
     """
 
-    asked: int
+    looked_up: int
     known: int
     wrong: tuple[str, ...]
 
     @property
     def is_whole(self) -> bool:
         """Whether the service knew all of them."""
-        return self.known == self.asked
+        return self.known == self.looked_up
 
     @property
     def summary(self) -> str:
@@ -70,7 +70,7 @@ class Report:
             return "Dependencies need care:\n" + "\n".join(self.wrong)
         if not self.known:
             return "Dependencies were not audited: the service knew none of them."
-        left = self.asked - self.known
+        left = self.looked_up - self.known
         unknown = f"; the service does not know {left} others" if left else ""
         return f"Dependencies: no known vulnerability in {self.known} versions{unknown}."
 
@@ -88,21 +88,21 @@ def assess(findings: Mapping[str, Any], reviewed: Iterable[Reviewed], today: dat
     known = [package for package in packages if "skip_reason" not in package]
     wrong: list[str] = []
     for package in known:
-        for found in package["vulns"]:
-            names = (found["id"], *found["aliases"])
+        for vulnerability in package["vulns"]:
+            names = (vulnerability["id"], *vulnerability["aliases"])
             met = [left.pop((package["name"], name), None) for name in names]
             entry = next((entry for entry in met if entry is not None), None)
             if entry is None or entry.until < today:
-                wrong.append(_line(package, found, entry))
+                wrong.append(_line(package, vulnerability, entry))
     if known:  # else nothing was found because nothing was looked up
         wrong += [f"{e.package}: {e.id} is reviewed, and not found any more" for e in left.values()]
     return Report(len(packages), len(known), tuple(wrong))
 
 
-def _line(package: Mapping[str, Any], found: Mapping[str, Any], entry: Reviewed | None) -> str:
-    fixed = ", ".join(found["fix_versions"]) or "none yet"
+def _line(package: Mapping[str, Any], known: Mapping[str, Any], entry: Reviewed | None) -> str:
+    fixed = ", ".join(known["fix_versions"]) or "none yet"
     review = "" if entry is None else f"; its review ended on {entry.until}"
-    return f"{package['name']} {package['version']}: {found['id']}, fixed in {fixed}{review}"
+    return f"{package['name']} {package['version']}: {known['id']}, fixed in {fixed}{review}"
 
 
 def read_reviewed(text: str) -> list[Reviewed]:

@@ -35,7 +35,7 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.changes.acknowledging import Acknowledging
+from mediator.changes.acknowledging import LeasedAcknowledging
 from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import Writers
@@ -212,7 +212,7 @@ class Mediator:
         shared, followed = self._coordination, None
         if shared is not None:
             writers = Writers(shared.writers, self._replica, self._clock)
-            calls.acknowledging = Acknowledging(writers, self._model)
+            calls.acknowledging = LeasedAcknowledging(writers, self._model)
             followed = (shared.feed, shared.leases, writers)
         return ChangeService(
             self._systems,

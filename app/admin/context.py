@@ -1,4 +1,4 @@
-"""What the admin application shows and acts on."""
+"""The context of the admin application: what its routes need of the service."""
 
 from __future__ import annotations
 

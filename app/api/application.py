@@ -17,7 +17,7 @@ from app.http.problems import HttpError
 from app.http.reference import serve_reference
 from app.security.data_port import RequestAuthoriser
 from mediator.access.authorisation import refusal
-from mediator.access.decision import Decision
+from mediator.access.decision import AccessDecision
 from mediator.access.model import Scope as Permission
 from mediator.base.errors import MediatorError
 
@@ -83,7 +83,7 @@ class DataApp:
             access = await self._authoriser.authorise(field)
             self._authoriser.release(access)
             if access.principal is None:
-                raise refusal(Decision.UNAUTHENTICATED, Permission.READ)
+                raise refusal(AccessDecision.UNAUTHENTICATED, Permission.READ)
         except (MediatorError, HttpError) as error:
             await send_problem(error, request_id(scope), send)
             return False

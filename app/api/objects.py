@@ -63,7 +63,7 @@ class Objects:
         if max_age_s is not None:
             return await self._read_dated(routed, selection, preference, max_age_s)
         conditional = routed.preconditions().if_none_match is not None
-        asked = reads and await reads.grant_object(
+        grant = reads and await reads.grant_object(
             Partition(routed.database, routed.class_name),
             routed.resource.route,
             routed.id,
@@ -71,13 +71,13 @@ class Objects:
             preference,
             conditional=conditional,
         )
-        if not reads or not asked:
+        if not reads or not grant:
             return await self._read(routed, selection, preference)
         routed.request.phases.end("sketch")
-        tag = reads.current_tag(asked, selection.schema_version, routed.preconditions())
+        tag = reads.current_tag(grant, selection.schema_version, routed.preconditions())
         if tag is not None:
-            return Response(304, [(b"etag", tag.encode()), *reads.cache_headers(asked, hit=True)])
-        return await self._read(routed, selection, _from_systems(preference), asked)
+            return Response(304, [(b"etag", tag.encode()), *reads.cache_headers(grant, hit=True)])
+        return await self._read(routed, selection, _from_systems(preference), grant)
 
     def _read_dated(
         self,
@@ -101,23 +101,23 @@ class Objects:
         routed: RoutedRequest,
         selection: Selection,
         preference: ReadPreference,
-        asked: ReadGrant | None = None,
+        grant: ReadGrant | None = None,
     ) -> Response:
         resource = routed.resource
         operation = Get(resource.database, resource.name, routed.id, selection.fields)
         try:
             outcome = await routed.plane.read(operation, preference)
         except NotFound as error:
-            if self._reads is None or asked is None:
+            if self._reads is None or grant is None:
                 raise
             routed.request.phases.end("store")
-            return answer_absence(routed, error, self._reads.cache_headers(asked))
+            return answer_absence(routed, error, self._reads.cache_headers(grant))
         routed.request.phases.end("store", " ".join(outcome.systems))
         planned = PlannedOperation(operation, resource, selection)
-        if self._reads is None or asked is None:
+        if self._reads is None or grant is None:
             return answer_read(routed, planned, outcome)
-        self._reads.record_versions(asked, outcome)
-        return answer_read(routed, planned, outcome, self._reads.cache_headers(asked))
+        self._reads.record_versions(grant, outcome)
+        return answer_read(routed, planned, outcome, self._reads.cache_headers(grant))
 
     def put(self, routed: RoutedRequest) -> Awaitable[Response]:
         """Make it what the body says."""
@@ -144,9 +144,9 @@ class Objects:
         with self._ids.claim(identity):
             selection, resource = routed.selection(), routed.resource
             condition = ANYTHING
-            wanted = routed.preconditions()
-            if wanted is not NO_PRECONDITIONS:
-                condition = await condition_of(routed.plane, routed, selection, wanted)
+            preconditions = routed.preconditions()
+            if preconditions is not NO_PRECONDITIONS:
+                condition = await condition_of(routed.plane, routed, selection, preconditions)
             operation = identity.operation(resource.name, routed.id)
             fingerprint = identity.fingerprint
             target = WriteTarget(resource, selection, routed.id, operation, condition, fingerprint)

@@ -54,7 +54,7 @@ _BY_ID: Final = frozenset({"ids", "fields"})
 _MANY_VALUES: Final = 4_000
 """Values from which on to write objects takes more than about a millisecond."""
 
-_REMEMBERED: Final = 256
+_MOST_CACHED: Final = 256
 
 LARGEST: Final = 2**17
 """Bytes of a query in a body."""
@@ -80,18 +80,18 @@ class Queries:
         pairs = parse_pairs(routed.request.query)
         if any(name == "ids" for name, _ in pairs):
             return await self._by_ids(routed)
-        spelled = next((value for name, value in pairs if name == "fields"), None)
-        selection = _ONLY_IDS if spelled == "id" else routed.resource.select(spelled)
+        names = next((value for name, value in pairs if name == "fields"), None)
+        selection = _ONLY_IDS if names == "id" else routed.resource.select(names)
         read = await self._read(
             routed, pairs, len(routed.request.query), lambda: pairs, parse_parameters
         )
-        asked = None
+        grant = None
         if self._reads is not None and selection.canonical and not read.explain:
             partition, route = Partition(routed.database, routed.class_name), routed.resource.route
-            asked = await self._reads.grant_query(
+            grant = await self._reads.grant_query(
                 partition, route, routed.request.query, read.query.filter, routed.preference()
             )
-        return await self._answer(routed, read, selection, asked)
+        return await self._answer(routed, read, selection, grant)
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Answer the query in the body."""
@@ -109,7 +109,7 @@ class Queries:
     async def _read(
         self,
         routed: RoutedRequest,
-        words: Sequence[Hashable],
+        key_parts: Sequence[Hashable],
         length: int,
         parse: Callable[[], Any],
         reader: Callable[..., ParsedQuery],
@@ -118,15 +118,15 @@ class Queries:
 
         Args:
             routed: The request.
-            words: What was sent, as it was sent: equal words are one query.
+            key_parts: What was sent, as it was sent: equal key_parts are one query.
             length: Of what was sent (bytes); long ones are not remembered.
             parse: Returns what the reader takes.
             reader: Reads it.
         """
         resource, model = routed.resource, routed.plane.model
-        if self._known_by is not model or len(self._known) >= _REMEMBERED:
+        if self._known_by is not model or len(self._known) >= _MOST_CACHED:
             self._known_by, self._known = model, {}
-        known, key = self._known, (resource.database, resource.name, *words)
+        known, key = self._known, (resource.database, resource.name, *key_parts)
         read = known.get(key)
         if read is None:
             schema = model.databases[resource.database].schema
@@ -142,7 +142,7 @@ class Queries:
         routed: RoutedRequest,
         read: ParsedQuery,
         selection: Selection,
-        asked: ReadGrant | None = None,
+        grant: ReadGrant | None = None,
         *,
         cacheable: bool = True,
     ) -> Response:
@@ -157,7 +157,7 @@ class Queries:
         routed.request.phases.end("parse")
         preference = routed.preference()
         answer = await routed.plane.query(
-            query, STRONG if asked and not preference.whole else preference
+            query, STRONG if grant and not preference.whole else preference
         )
         routed.request.phases.end("store")
         document: dict[str, Any] = {"items": await self._shown(routed, selection, read, answer)}
@@ -167,14 +167,14 @@ class Queries:
             returned = len(answer.items) + len(answer.rows) + len(answer.documents or ())
             document["explain"] = explanation(answer.plan, answer.budget, returned)
         fresh = cacheable and selection.canonical and answer.freshness is None
-        keeping = self._keeping(asked) if fresh and not answer.partial else [NO_STORE]
+        cache_headers = self._cache_headers(grant) if fresh and not answer.partial else [NO_STORE]
         body = orjson.dumps(document)
-        return _represented(routed, body, keeping, answer.freshness, answer.partial)
+        return _represented(routed, body, cache_headers, answer.freshness, answer.partial)
 
-    def _keeping(self, asked: ReadGrant | None) -> Headers:
-        if asked is None or self._reads is None:
+    def _cache_headers(self, grant: ReadGrant | None) -> Headers:
+        if grant is None or self._reads is None:
             return [REVALIDATE]
-        return self._reads.cache_headers(asked)
+        return self._reads.cache_headers(grant)
 
     def _position(self, resource: ClassResource, read: ParsedQuery, after: str) -> Position:
         sealed = self._cursors.open(_bound(resource, read), _database_id(resource), after)
@@ -244,7 +244,7 @@ class Queries:
 def _represented(
     routed: RoutedRequest,
     body: bytes,
-    keeping: Headers,
+    cache_headers: Headers,
     freshness: Freshness | None,
     partial: tuple[str, ...],
 ) -> Response:
@@ -252,7 +252,7 @@ def _represented(
 
     What was asked by POST has none: no cache keeps it, so nobody revalidates it.
     """
-    headers: Headers = [*keeping]
+    headers: Headers = [*cache_headers]
     add_freshness(headers, freshness)
     if routed.request.method != "POST":
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
@@ -300,8 +300,8 @@ def _item(
         if outcome is None:
             document[alias] = None
             continue
-        wanted = _narrowed(outcome, shown[alias])
-        document[alias] = {"id": outcome.id, **codecs[alias].encode(wanted)}
+        values = _narrowed(outcome, shown[alias])
+        document[alias] = {"id": outcome.id, **codecs[alias].encode(values)}
     return document
 
 
@@ -320,8 +320,8 @@ def _row(results: dict[str, ResolvedPath], row: Row) -> dict[str, Any]:
     """Return a group as JSON: a group's missing value is left out, as in an object."""
     values = [*row.group, *row.computed.values()]
     return {
-        spelling: _number(target.to_json(value))
-        for (spelling, target), value in zip(results.items(), values, strict=True)
+        name: _number(target.to_json(value))
+        for (name, target), value in zip(results.items(), values, strict=True)
         if not isinstance(value, MissingType)
     }
 

@@ -33,7 +33,7 @@ def describe(
     return {
         "database": state.partition.database,
         "class": state.partition.class_name,
-        "incarnation": state.incarnation,
+        "incarnation": state.run_id,
         "generation": state.generation,
         "filter": {
             "keys": state.keys,

@@ -17,7 +17,7 @@ from app.commands.running import run
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
-    from mediator.archive.backup import Progress, Tell
+    from mediator.archive.backup import ArchiveProgress, OnProgress
     from mediator.archive.filling import Restored
     from mediator.archive.model import Manifest
 
@@ -99,12 +99,12 @@ def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _shown() -> Iterator[Tell]:
+def _shown() -> Iterator[OnProgress]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Bars(*columns, console=errors, transient=True) as bars:
         bar = bars.add_task("")
 
-        def notify(progress: Progress) -> None:
+        def notify(progress: ArchiveProgress) -> None:
             of_class = f"{progress.database}/{progress.class_name}"
             done = f"{progress.done:,} objects {progress.what}"
             bars.update(bar, description=f"{of_class}: {done}")

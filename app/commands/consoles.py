@@ -1,4 +1,4 @@
-"""Where commands write: what was asked for, and beside it what is said of it."""
+"""The consoles of commands: standard output for results, standard error for messages."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def encode(
 ) -> None:
     """Encode people for private linkage: keys and names stay here, encodings may leave.
 
-    Both owners use the same keys, fields and options. docs/linkage-security.md tells what an
+    Both owners use the same keys, fields and options. docs/linkage-security.md says what an
     encoding protects against, and what it does not.
     """
     from spark_jobs.linkage.private.clk import ClkShape

@@ -1,4 +1,4 @@
-"""The option of commands that ask a service which wants a key."""
+"""The option `--key-file` of commands that call a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``portolan prove-coherence``: that caches stay coherent on a running installation."""
+"""``portolan prove-coherence``: a proof that caches of a running installation are coherent."""
 
 from __future__ import annotations
 

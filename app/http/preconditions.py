@@ -87,10 +87,10 @@ def binding_versions(
     A tag binds only if it names exactly the groups of the resource at the present schema; one that
     does not can match no representation of the resource.
     """
-    wanted = set(groups)
+    named = set(groups)
     parsed = [parse_tag(tag) for tag in tags.tags]
     return tuple(
         tag.versions
         for tag in parsed
-        if tag and tag.schema_version == schema_version and tag.versions.keys() == wanted
+        if tag and tag.schema_version == schema_version and tag.versions.keys() == named
     )

@@ -17,7 +17,7 @@ from app.security.permissions import database_of, permission_of
 from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
 from mediator.access.authorisation import refusal
 from mediator.access.cache import AccessCache
-from mediator.access.decision import Decision, sees
+from mediator.access.decision import AccessDecision, sees
 from mediator.access.model import Principal
 from mediator.access.permissions import Extent, Permission, decide_route
 from mediator.base.errors import MediatorError, NotFound, Unauthenticated
@@ -107,9 +107,9 @@ class AdminAuthoriser:
         owner_of = self._access_cache.owner
         tenant = variables.get("tenant")
         decision = decide_route(principal, permission, database, tenant, owner_of)
-        if decision is Decision.HIDDEN and permission.extent is Extent.TENANT:
+        if decision is AccessDecision.HIDDEN and permission.extent is Extent.TENANT:
             raise NotFound("There is no such tenant.")
-        if decision is not Decision.ALLOWED:
+        if decision is not AccessDecision.ALLOWED:
             raise refusal(decision, permission.scope)
         assert principal is not None
         return principal

@@ -1,4 +1,4 @@
-"""Whether the service in this container answers: what the image's health check runs.
+"""The health check of the image: whether the service in this container answers.
 
 It asks the process and nothing else, so it imports nothing of it, and trusts whatever certificate
 the port shows: it has come to its own machine, by an address that no certificate names.

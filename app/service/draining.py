@@ -1,4 +1,4 @@
-"""Leaving a load balancer without a failed request.
+"""Draining: a process leaves its load balancer without a failed request.
 
 What happens after SIGTERM, and what could fail at each step:
 
@@ -9,10 +9,10 @@ What happens after SIGTERM, and what could fail at each step:
    up by both sides at the end of an answer. If we closed them while they are idle, a request might
    be on its way over them.
 3. Then the listener is closed. The kernel resets connections that it has accepted and we have not,
-   which a proxy may not try again if a request that is not idempotent was sent. So it is first told
-   to take no more: a filter on the socket drops all that comes in, as if the network had, and after
-   a moment none waits. A client whose first packet was dropped sends it again after a second, and
-   is refused: nothing was sent, so any proxy goes elsewhere.
+   which a proxy may not try again if a request that is not idempotent was sent. So first it
+   takes no more: a filter on the socket drops all that comes in, as if the network had, and
+   after a moment none waits. A client whose first packet was dropped sends it again after a
+   second, and is refused: nothing was sent, so any proxy goes elsewhere.
 4. Requests under way are finished, and streams end.
 
 A second signal, or SIGINT, skips the waiting: a person sits before it.

@@ -1,4 +1,4 @@
-"""How the interpreter is set in processes that serve: its garbage collector, and its threads."""
+"""Settings of the interpreter in processes that serve: garbage collector and threads."""
 
 from __future__ import annotations
 

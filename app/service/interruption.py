@@ -1,4 +1,4 @@
-"""Ending early when the service is told to end, and ending at all."""
+"""Interruption by a signal, and closing within a bound."""
 
 from __future__ import annotations
 

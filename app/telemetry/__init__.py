@@ -1,1 +1,1 @@
-"""Subscribers to what happens: the log, the metrics, and the traces."""
+"""The log, the metrics and the traces, made from the same observations."""

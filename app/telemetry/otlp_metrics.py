@@ -1,4 +1,4 @@
-"""What the registry holds, in the form in which OTLP sends it."""
+"""The metrics of the registry in the data model of the OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 def metrics_data(
-    families: Iterable[Family], resource: Resource, began_ns: int, now_ns: int
+    families: Iterable[Family], resource: Resource, started_ns: int, now_ns: int
 ) -> MetricsData:
     """Translate metrics.
 
@@ -64,10 +64,10 @@ def metrics_data(
     Args:
         families: What a registry collects.
         resource: Whose metrics they are.
-        began_ns: Since when was counted, since the epoch.
+        started_ns: Since when was counted, since the epoch.
         now_ns: Now.
     """
-    point = _Points(began_ns, now_ns)
+    point = _Points(started_ns, now_ns)
     metrics = [_metric(family, point) for family in families if family.samples]
     scope = ScopeMetrics(_SCOPE, metrics, "")
     return MetricsData([ResourceMetrics(resource, [scope], "")])
@@ -89,8 +89,8 @@ def _metric(family: Family, points: _Points) -> Metric:
 class _Points:
     """Makes data points of samples."""
 
-    def __init__(self, began_ns: int, now_ns: int) -> None:
-        self._times = (began_ns, now_ns)
+    def __init__(self, started_ns: int, now_ns: int) -> None:
+        self._times = (started_ns, now_ns)
 
     def numbers(self, samples: Sequence[Sample], ending: str) -> list[NumberDataPoint]:
         return [
@@ -100,19 +100,20 @@ class _Points:
         ]
 
     def histograms(self, samples: Sequence[Sample]) -> Iterator[HistogramDataPoint]:
-        of: dict[_Labels, dict[str, float]] = {}
+        by_labels: dict[_Labels, dict[str, float]] = {}
         for sample in samples:
             labels = tuple(item for item in sample.labels.items() if item[0] != "le")
-            what = sample.labels.get("le") or sample.name.rpartition("_")[2]
-            of.setdefault(labels, {})[what] = sample.value
-        for labels, figures in of.items():
-            yield self._histogram(labels, figures)
+            # A bound of a bucket, or `count`, `sum`, `created`.
+            key = sample.labels.get("le") or sample.name.rpartition("_")[2]
+            by_labels.setdefault(labels, {})[key] = sample.value
+        for labels, values in by_labels.items():
+            yield self._histogram(labels, values)
 
-    def _histogram(self, labels: _Labels, figures: Mapping[str, float]) -> HistogramDataPoint:
-        total, sum_ = figures["count"], figures["sum"]
+    def _histogram(self, labels: _Labels, values: Mapping[str, float]) -> HistogramDataPoint:
+        total, sum_ = values["count"], values["sum"]
         below = sorted(
             (float(bound), count)
-            for bound, count in figures.items()
+            for bound, count in values.items()
             if bound not in ("count", "sum", "created")
         )
         cumulated = [0.0, *(count for _, count in below)]

@@ -1,6 +1,6 @@
 """Spans of requests, of store calls within them, and of requests to caches (W3C Trace Context).
 
-Nothing else knows of tracing: spans are made from the observations that metrics are made from, and
+Nothing else knows of tracing: spans are made from the same observations as metrics, and
 the context of the task that observes says which request they belong to.
 """
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from mediator.access.cache import AccessCache
-from mediator.access.decision import Decision, Target, decide
+from mediator.access.decision import AccessDecision, AccessTarget, decide
 from mediator.access.former_owners import changes_open_at, had_owners_until
 from mediator.access.metered_plane import MeteredPlane, Transact, metered
 from mediator.access.metering import UNLIMITED, Meter, RunBound
@@ -114,8 +114,8 @@ class Access:
     ) -> bool:
         """Whether every object of a class may be shown, also those that there were once.
 
-        Nobody can tell whose objects were of a class that is not known any more: they are for
-        administrators of it, like those of a class whose objects have owners.
+        The owners of objects of an unknown class are unknown: they are for its administrators, like
+        objects with owners.
 
         Args:
             database: Where.
@@ -127,7 +127,7 @@ class Access:
     def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
         """Return until when objects of a class were not all there for the request.
 
-        None: Since always, or still, which `may_read_all` tells.
+        None: since always, or still, as `may_read_all` returns.
         """
         return None
 
@@ -188,8 +188,8 @@ class Access:
 EVERYTHING: Final = Access()
 
 
-def _allows(principal: Principal, scope: Scope, target: Target) -> bool:
-    return decide(principal, scope, target) is Decision.ALLOWED
+def _allows(principal: Principal, scope: Scope, target: AccessTarget) -> bool:
+    return decide(principal, scope, target) is AccessDecision.ALLOWED
 
 
 class Restricted(Access):
@@ -226,7 +226,7 @@ class Restricted(Access):
     ) -> None:
         """Return if the principal may do that; see `Access.require`."""
         decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
-        if decision is not Decision.ALLOWED:
+        if decision is not AccessDecision.ALLOWED:
             raise refusal(decision, scope)
 
     def require_some(self, scope: Scope, database: str) -> None:
@@ -260,7 +260,7 @@ class Restricted(Access):
         route = self._find(database, class_name)
         if route is None or route.schema.owner_field is None:
             return None
-        if self._decide(Scope.ADMIN, database, class_name) is Decision.ALLOWED:
+        if self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED:
             return None
         self.require(Scope.READ, database, class_name)
         assert self.principal is not None  # no class with owners is public
@@ -272,13 +272,16 @@ class Restricted(Access):
         is_ownerless = route is not None and route.schema.owner_field is None
         scope = Scope.READ if is_ownerless else Scope.ADMIN
         decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
-        return decision is Decision.ALLOWED
+        return decision is AccessDecision.ALLOWED
 
     def owned_until(self, database: str, class_name: str) -> datetime | None:
         """Return until when objects of a class had owners; see `Access.owned_until`."""
         route = self._model().databases.get(database)
         until = None if route is None else had_owners_until(route.owned_until, class_name)
-        if until is None or self._decide(Scope.ADMIN, database, class_name) is Decision.ALLOWED:
+        if (
+            until is None
+            or self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED
+        ):
             return None
         return until
 
@@ -292,9 +295,9 @@ class Restricted(Access):
         """
         principal, schema = self.principal, route.schema
         visibility = schema.cache.visibility
-        target = Target(database, self._access_cache.owner(database), class_name, visibility)
+        target = AccessTarget(database, self._access_cache.owner(database), class_name, visibility)
         decision = decide(principal, scope, target)
-        if decision is not Decision.ALLOWED:
+        if decision is not AccessDecision.ALLOWED:
             raise refusal(decision, scope)
         if principal is None:
             return _PUBLIC_CLASS  # no class with owners is public
@@ -336,14 +339,14 @@ class Restricted(Access):
         return [
             name
             for name in (route.classes if route else ())
-            if self._decide(scope, database, name) is Decision.ALLOWED
+            if self._decide(scope, database, name) is AccessDecision.ALLOWED
         ]
 
     def _decide(
         self, scope: Scope, database: str, class_name: str | None, *, by_anybody: bool = True
-    ) -> Decision:
+    ) -> AccessDecision:
         visibility = self._visibility(database, class_name) if by_anybody else "none"
-        target = Target(database, self._access_cache.owner(database), class_name, visibility)
+        target = AccessTarget(database, self._access_cache.owner(database), class_name, visibility)
         return decide(self.principal, scope, target)
 
     def _visibility(self, database: str, class_name: str | None) -> Visibility:
@@ -356,15 +359,15 @@ class Restricted(Access):
         return None if route is None else route.classes.get(class_name)
 
 
-def refusal(decision: Decision, scope: Scope) -> MediatorError:
+def refusal(decision: AccessDecision, scope: Scope) -> MediatorError:
     """Return the error of a decision that is no permission."""
     match decision:
-        case Decision.UNAUTHENTICATED:
+        case AccessDecision.UNAUTHENTICATED:
             return Unauthenticated("This needs a key or a token, in the Authorization field.")
-        case Decision.FORBIDDEN:
+        case AccessDecision.FORBIDDEN:
             detail = f"The scope {scope} is needed there, and is not granted."
             return Forbidden(detail, extra={"scope": scope.value})
-        case Decision.HIDDEN:
+        case AccessDecision.HIDDEN:
             return NotFound("There is no such database.")
-        case Decision.ALLOWED:
+        case AccessDecision.ALLOWED:
             raise AssertionError("it is allowed")

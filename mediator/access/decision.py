@@ -17,10 +17,10 @@ from enum import Enum, auto
 from mediator.access.model import ANY, Principal, Scope
 from mediator.schema.tree import Visibility
 
-__all__ = ["Decision", "Target", "decide", "sees"]
+__all__ = ["AccessDecision", "AccessTarget", "decide", "sees"]
 
 
-class Decision(Enum):
+class AccessDecision(Enum):
     """The result of a decision."""
 
     ALLOWED = auto()
@@ -30,7 +30,7 @@ class Decision(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class AccessTarget:
     """The target of an action.
 
     Attributes:
@@ -46,7 +46,7 @@ class Target:
     visibility: Visibility = "none"
 
 
-def decide(principal: Principal | None, scope: Scope, target: Target) -> Decision:
+def decide(principal: Principal | None, scope: Scope, target: AccessTarget) -> AccessDecision:
     """Decide about one action.
 
     Args:
@@ -55,15 +55,15 @@ def decide(principal: Principal | None, scope: Scope, target: Target) -> Decisio
         target: Its target.
     """
     if scope is Scope.READ and target.visibility == "public" and target.class_name is not None:
-        return Decision.ALLOWED
+        return AccessDecision.ALLOWED
     if principal is None:
-        return Decision.UNAUTHENTICATED
+        return AccessDecision.UNAUTHENTICATED
     if not sees(principal, target.database, target.owner):
-        return Decision.HIDDEN
+        return AccessDecision.HIDDEN
     for grant in principal.grants:
         if grant.covers(scope, target.database, target.class_name):
-            return Decision.ALLOWED
-    return Decision.FORBIDDEN
+            return AccessDecision.ALLOWED
+    return AccessDecision.FORBIDDEN
 
 
 def sees(

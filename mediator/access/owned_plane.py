@@ -1,22 +1,21 @@
-"""Objects that belong to subjects: a data plane on which only one's own are there.
+"""A data plane of one subject: it has only the objects that belong to the subject.
 
-A class with an `owner_field` holds objects of many subjects. Whoever is no administrator of it
-reads and writes through `OwnedPlane`: what belongs to somebody else is not there, and every answer
-says so in the words in which it says so of what is not.
+A class with an `owner_field` holds objects of many subjects. All but its administrators
+read and write through `OwnedPlane`: objects of others are answered exactly like missing ones.
 
-A write looks first whose the object is, and is then bound to the version that it saw::
+A write first reads the owner, and is then bound to the version that it read::
 
     A reads: mine, at version 7          A reads: mine           A reads: not there
     A writes, if it is still 7           an administrator gives  B creates it
                                          it to B: version 9      A writes, if it is not there
                                          A's write is refused    A's write is refused
 
-and begins anew where it was refused. Versions only ever rise, so one that was seen tells an object
-from one that was made under the same id later. Where a field lies on another system than the
+and is repeated if it was refused. Versions only rise, so a version never belongs to an object that
+was created under the same id later. Where a field lies on another system than the
 owner's, the versions are compared under the intents of the write (`docs/transactions.md`): nothing
 comes between that and the write.
 
-That an id is taken cannot be hidden from whoever may create: a creation, or a put that would have
+That an id is taken cannot be hidden from a creator: a creation, or a put that would have
 to create, is refused.
 """
 
@@ -62,9 +61,9 @@ from mediator.routing.model import ClassRoute, RoutingModel
 __all__ = ["OwnedPlane", "OwnerOf"]
 
 OwnerOf: TypeAlias = Callable[[str, str], str | None]
-"""Tells, for a database and a class, whose objects alone are there; None: everybody's."""
+"""Returns, for a database and a class, the subject whose objects are visible; None: all."""
 
-_AT_ONCE: Final = 16
+_CONCURRENCY: Final = 16
 
 
 class OwnedPlane:
@@ -161,7 +160,7 @@ class OwnedPlane:
         for key, indices in list(lanes.items()):
             if all(isinstance(operations[index], Get) for index in indices):
                 reads += lanes.pop(key)
-        slots, preference = asyncio.Semaphore(_AT_ONCE), WHOLE if whole else ANY
+        slots, preference = asyncio.Semaphore(_CONCURRENCY), WHOLE if whole else ANY
         return await asyncio.gather(
             self._together(operations, free, whole=whole),
             self._read_each(operations, reads, whole=whole),
@@ -180,19 +179,19 @@ class OwnedPlane:
         self, operations: Sequence[Operation], indices: Sequence[int], *, whole: bool
     ) -> Mapping[int, Outcome | MediatorError]:
         """Read many objects with few round trips."""
-        wanted: list[Get] = []
+        reads: list[Get] = []
         requests: list[tuple[ClassRoute, Get, Owner]] = []
         for index in indices:
             get = operations[index]
             assert isinstance(get, Get)
             route, owner = await self._owner(get.database, get.class_name)
             assert owner is not None
-            wanted.append(with_owner(get, owner))
+            reads.append(with_owner(get, owner))
             requests.append((route, get, owner))
-        found = await self._plane.batch(wanted, whole=whole) if wanted else []
+        outcomes = await self._plane.batch(reads, whole=whole) if reads else []
         return {
             index: checked(*request, outcome)
-            for index, request, outcome in zip(indices, requests, found, strict=True)
+            for index, request, outcome in zip(indices, requests, outcomes, strict=True)
         }
 
     async def _in_turn(
@@ -226,14 +225,14 @@ class OwnedPlane:
             try:
                 return await self._plane.write(bound)
             except PreconditionFailed:
-                # Somebody was faster: whose is it now?
+                # Another writer was faster, and may have changed the owner: read it again.
                 continue
         raise Conflict("The object is being changed by others all the time; try again.")
 
     async def _bound(
         self, route: ClassRoute, owner: Owner, operation: WriteOperation
     ) -> WriteOperation:
-        """Bind a write to what is there now.
+        """Bind a write to the present version.
 
         Raises:
             MediatorError: It cannot be done on that, as the data plane would say.

@@ -1,4 +1,4 @@
-"""Whose an object is: what is shown of it, what may be written to it, and what is said of others'.
+"""Ownership of objects: what is shown and written of own ones, and the errors for others'.
 
 Pure functions; `mediator.access.owned_plane` carries them out.
 """
@@ -53,7 +53,7 @@ _GONE: Final = WriteResult(Status.MISSING)
 
 
 class Owner(NamedTuple):
-    """The field that tells whose an object is, and whose objects are there."""
+    """The owner field of a class, and the subject whose objects are visible."""
 
     field: str
     subject: str
@@ -148,7 +148,7 @@ def creating(operation: WriteOperation) -> WriteOperation:
 
 
 def taken(operation: WriteOperation) -> MediatorError:
-    """Tell of somebody else's object: as if it were not there, as far as that can be."""
+    """Return the error for another subject's object: as if it were missing, if possible."""
     if isinstance(operation, Put):
         name = f"{operation.class_name}/{operation.id}"
         if operation.condition == ANYTHING:

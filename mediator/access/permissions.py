@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from mediator.access.decision import Decision, Target, decide
+from mediator.access.decision import AccessDecision, AccessTarget, decide
 from mediator.access.model import ANY, Principal, Scope
 
 __all__ = ["Extent", "Permission", "decide_route"]
@@ -45,7 +45,7 @@ def decide_route(
     database: str | None,
     tenant: str | None,
     owner_of: Callable[[str], str | None],
-) -> Decision:
+) -> AccessDecision:
     """Decide about one request.
 
     Args:
@@ -56,23 +56,23 @@ def decide_route(
         owner_of: Returns the tenant that owns a database.
     """
     if permission.extent is Extent.NOTHING:
-        return Decision.ALLOWED
+        return AccessDecision.ALLOWED
     if principal is None:
-        return Decision.UNAUTHENTICATED
+        return AccessDecision.UNAUTHENTICATED
     if permission.extent is Extent.ANYTHING:
-        return Decision.ALLOWED
+        return AccessDecision.ALLOWED
     if permission.extent is Extent.TENANT:
         return _decide_tenant(principal, permission.scope, tenant)
     if permission.extent is Extent.DATABASE and database is not None:
-        return decide(principal, permission.scope, Target(database, owner_of(database)))
+        return decide(principal, permission.scope, AccessTarget(database, owner_of(database)))
     allowed = principal.operates and _covers_tenant(principal, permission.scope)
-    return Decision.ALLOWED if allowed else Decision.FORBIDDEN
+    return AccessDecision.ALLOWED if allowed else AccessDecision.FORBIDDEN
 
 
-def _decide_tenant(principal: Principal, scope: Scope, tenant: str | None) -> Decision:
+def _decide_tenant(principal: Principal, scope: Scope, tenant: str | None) -> AccessDecision:
     if not principal.operates and principal.tenant != tenant:
-        return Decision.HIDDEN
-    return Decision.ALLOWED if _covers_tenant(principal, scope) else Decision.FORBIDDEN
+        return AccessDecision.HIDDEN
+    return AccessDecision.ALLOWED if _covers_tenant(principal, scope) else AccessDecision.FORBIDDEN
 
 
 def _covers_tenant(principal: Principal, scope: Scope) -> bool:

@@ -45,7 +45,7 @@ from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 
-__all__ = ["Backup", "BackupSources", "Progress", "Tell"]
+__all__ = ["ArchiveProgress", "Backup", "BackupSources", "OnProgress"]
 
 _PAUSE_S: Final = 0.2
 _TIMEOUT_S: Final = 120.0
@@ -53,7 +53,7 @@ _TIMEOUT_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ArchiveProgress:
     """How far a backup or a restoration is with a class: objects done so far."""
 
     what: str
@@ -62,7 +62,7 @@ class Progress:
     done: int
 
 
-Tell: TypeAlias = Callable[[Progress], object]
+OnProgress: TypeAlias = Callable[[ArchiveProgress], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ class Backup:
 
     Args:
         sources: What is read.
-        tell: Told how far it is.
+        on_progress: Called with the progress.
     """
 
-    def __init__(self, sources: BackupSources, tell: Tell) -> None:
+    def __init__(self, sources: BackupSources, on_progress: OnProgress) -> None:
         self._from = sources
-        self._tell = tell
+        self._on_progress = on_progress
 
     async def write(self, directory: Path, databases: Sequence[str] | None = None) -> Manifest:
         """Write a backup of some databases, or of all.
@@ -147,7 +147,7 @@ class Backup:
                 newest = max((v or 0 for o in objects for v in o.versions.values()), default=0)
                 await asyncio.to_thread(file.write, [_line(route, o) for o in objects], newest)
                 done += len(page)
-                self._tell(Progress("saved", database, name, done))
+                self._on_progress(ArchiveProgress("saved", database, name, done))
             return await asyncio.to_thread(file.finish)
 
     async def _whole(self, database: str, name: str, seen: Outcome) -> Outcome | None:

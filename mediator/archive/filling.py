@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import orjson
 
-from mediator.archive.backup import Progress, Tell
+from mediator.archive.backup import ArchiveProgress, OnProgress
 from mediator.archive.model import ArchiveInvalid
 from mediator.base.clock import Clock
 from mediator.base.errors import (
@@ -83,7 +83,7 @@ class ClassTarget:
         database: The database.
         route: The class.
         report: What was done, brought up to date.
-        tell: Told how far it is.
+        on_progress: Called with the progress.
         clock: For how long is waited.
     """
 
@@ -93,14 +93,14 @@ class ClassTarget:
         database: str,
         route: ClassRoute,
         report: Restored,
-        tell: Tell,
+        on_progress: OnProgress,
         clock: Clock,
     ) -> None:
         self._plane = plane
         self._address = (database, route.schema.name)
         self._route = route
         self._report = report
-        self._tell = tell
+        self._on_progress = on_progress
         self._clock = clock
 
     async def fill(self, lines: Iterator[Any], *, sweep: bool) -> None:
@@ -118,7 +118,7 @@ class ClassTarget:
             if sweep:
                 await self._sweep(after, last, {line.id for line in chunk})
             after, done = last, done + len(chunk)
-            self._tell(Progress("restored", *self._address, done))
+            self._on_progress(ArchiveProgress("restored", *self._address, done))
         if sweep:
             await self._sweep(after, None, frozenset())
 

@@ -1,17 +1,16 @@
-"""Bringing back what a backup holds.
+"""Restoring a backup.
 
 Objects are put as any writer would put them: through the data plane, into whatever systems hold
 their fields now. So each gets a version that is above the one it had, in the backup and in the
-store; the guard of caches is told, the feed tells of it, copies in a view follow. No version is
-ever lowered or given twice, and nothing but the data plane needs to know how records are laid out.
+store; caches, the change feed and materialised views follow. No version is ever lowered or given
+twice, and nothing but the data plane needs to know how records are laid out.
 
-What a write cannot tell caches is that something has *ceased to be*: a store that came back empty
-has forgotten objects that were written after the backup, and copies of these may be alive, with a
-version that nobody will outdate. So before anything is put, the sketch begins the classes anew, and
-everything of them is revalidated until no such copy is left; and the feed begins another life, as
-it told of changes that are no more.
+No write invalidates objects that a store *has lost*: one that came back empty has lost those
+written after the backup, and caches may hold copies with a version that nothing will exceed. So
+before anything is put, the classes are invalidated in the sketch, and all of them is revalidated
+until no such copy is left; and the feed starts another generation, as it has lost changes.
 
-A restoration that is killed has put a part of the objects. Nothing notes that; it is begun again,
+A restoration that is killed has put some of the objects. Nothing records that; it is started again
 with `force`, and does the same again.
 """
 
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mediator.archive.backup import Tell
+from mediator.archive.backup import OnProgress
 from mediator.archive.files import read_lines, read_manifest, verify
 from mediator.archive.filling import ClassTarget, Restored
 from mediator.archive.model import CATALOGUE, DatabasePart, Manifest, class_file
@@ -51,7 +50,7 @@ class RestoreTargets:
         plane: Objects.
         control: Schemas.
         rows: Other rows of the catalogue.
-        guard: Told that copies of a class are no longer true.
+        guard: The guard of caches; invalidates copies of a class.
         renew: Begins another life of a database's feed.
         clock: The time.
     """
@@ -69,12 +68,12 @@ class Restoration:
 
     Args:
         targets: What is written to.
-        tell: Told how far it is.
+        on_progress: Called with the progress.
     """
 
-    def __init__(self, targets: RestoreTargets, tell: Tell) -> None:
+    def __init__(self, targets: RestoreTargets, on_progress: OnProgress) -> None:
         self._to = targets
-        self._tell = tell
+        self._on_progress = on_progress
 
     async def run(
         self,
@@ -163,7 +162,9 @@ class Restoration:
         for class_name in part.classes:
             route = await self._to.plane.route(name, class_name)
             lines = read_lines(directory / class_file(name, class_name))
-            target = ClassTarget(self._to.plane, name, route, report, self._tell, self._to.clock)
+            target = ClassTarget(
+                self._to.plane, name, route, report, self._on_progress, self._to.clock
+            )
             await target.fill(lines, sweep=present)
 
 

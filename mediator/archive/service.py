@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mediator.archive.backup import Backup, BackupSources, Tell
+from mediator.archive.backup import Backup, BackupSources, OnProgress
 from mediator.archive.restore import Restoration, RestoreTargets
 from mediator.base.clock import Clock
 from mediator.catalogue.connection import Catalogue
@@ -26,7 +26,7 @@ class Archive:
         data: Objects.
         control: Schemas.
         feed: The feeds; None: there are none.
-        guard: Told that copies of a class are no longer true.
+        guard: The guard of caches; invalidates copies of a class.
         clock: The time.
     """
 
@@ -46,8 +46,8 @@ class Archive:
         self._guard = guard
         self._clock = clock
 
-    def backup(self, tell: Tell) -> Backup:
-        """Return what writes backups; `tell` is told how far it is."""
+    def backup(self, on_progress: OnProgress) -> Backup:
+        """Return what writes backups; `on_progress` is called with the progress."""
         sources = BackupSources(
             self._data,
             CatalogueSchemas(self._catalogue),
@@ -56,15 +56,15 @@ class Archive:
             self._position,
             self._clock,
         )
-        return Backup(sources, tell)
+        return Backup(sources, on_progress)
 
-    def restoration(self, tell: Tell) -> Restoration:
-        """Return what restores backups; `tell` is told how far it is."""
+    def restoration(self, on_progress: OnProgress) -> Restoration:
+        """Return what restores backups; `on_progress` is called with the progress."""
         rows = CatalogueRows(self._catalogue)
         targets = RestoreTargets(
             self._data, self._control, rows, self._guard, self._renew_feed, self._clock
         )
-        return Restoration(targets, tell)
+        return Restoration(targets, on_progress)
 
     async def _position(self, database: str) -> str | None:
         if self._feed is None:

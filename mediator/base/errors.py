@@ -1,4 +1,4 @@
-"""What can be wrong with a request, as the mediator sees it.
+"""The errors of the mediator.
 
 MediatorError
 ├── Invalid           the request names or says something that cannot be (with locations)
@@ -6,13 +6,13 @@ MediatorError
 │   └── OperatorRefused   the operator cannot be applied to the value that is there
 ├── NeedsScan         a query for which a store would have to send all of its records
 ├── TooCostly         a query that goes beyond its limits of rows or time
-├── Unauthenticated   it is not known who asks, and not everybody may
-├── Forbidden         whoever asks may not do that
+├── Unauthenticated   the caller is unknown, and not everybody may
+├── Forbidden         the caller may not do that
 ├── NotFound          database, class, object or system is not there
 ├── Conflict          the state forbids it
 │   ├── AlreadyExists     create of an object that is there
 │   ├── Locked            a transaction is about to write the object; try again
-│   ├── TransactionAborted    what a transaction has read is no longer so; nothing was done
+│   ├── TransactionAborted    what a transaction has read was changed; nothing was done
 │   ├── DataWouldMove     a schema change that would move existing data
 │   └── AdvisoryOnly      data routes of a database in advisory mode
 ├── ResultGone        the result of a run is no longer kept
@@ -105,22 +105,15 @@ class OperatorRefused(Invalid):
 
 
 class Unauthenticated(MediatorError):
-    """It is not known who asks; `presented` tells whether a credential was sent that is no good."""
+    """The caller is unknown; `presented` says whether an invalid credential was sent."""
 
-    def __init__(
-        self,
-        detail: str,
-        *,
-        presented: bool = False,
-        locations: Sequence[Location] = (),
-        extra: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(detail, locations=locations, extra=extra)
+    def __init__(self, detail: str, *, presented: bool = False) -> None:
+        super().__init__(detail)
         self.presented = presented
 
 
 class Forbidden(MediatorError):
-    """Whoever asks may not do that; `extra["scope"]` names what would be needed."""
+    """The caller may not do that; `extra["scope"]` names what would be needed."""
 
 
 class NotFound(MediatorError):
@@ -140,7 +133,7 @@ class Locked(Conflict):
 
 
 class TransactionAborted(Conflict):
-    """What a transaction has read is no longer so; nothing was done, and all may be tried anew."""
+    """What a transaction has read was changed; nothing was done, and it may be retried."""
 
 
 class DataWouldMove(Conflict):
@@ -192,14 +185,9 @@ class TooManyRequests(MediatorError):
     """A tenant asks for more than it may at a time; `extra["limit"]` names the limit."""
 
     def __init__(
-        self,
-        detail: str,
-        *,
-        retry_after_s: float = 1.0,
-        locations: Sequence[Location] = (),
-        extra: dict[str, Any] | None = None,
+        self, detail: str, *, retry_after_s: float = 1.0, extra: dict[str, Any] | None = None
     ) -> None:
-        super().__init__(detail, locations=locations, extra=extra)
+        super().__init__(detail, extra=extra)
         self.retry_after_s = retry_after_s
 
 

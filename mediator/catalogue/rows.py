@@ -1,4 +1,4 @@
-"""Rows of the catalogue for backups: of tables that are not passing, nor told in another way."""
+"""Rows of the catalogue for backups: of tables that no other part of a backup holds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CatalogueRows:
     async def read(self) -> list[dict[str, Any]]:
         """Return the rows of all tables that are kept, as of one moment.
 
-        Runs that have not ended are left out: whoever restores them would start them again. So are
+        Runs that have not ended are left out: a restoration would start them again. So are
         those of databases that were dropped.
         """
         found: list[dict[str, Any]] = []

@@ -38,7 +38,7 @@ HeartbeatReply: TypeAlias = Literal["continue", "cancel", "lost"]
 
 
 class RunQueue:
-    """Takes, keeps and ends runs; `mediator.catalogue.runs` tells what can happen."""
+    """Takes, keeps and ends runs; see `mediator.catalogue.runs`."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

@@ -1,18 +1,18 @@
 """Runs of analytic jobs: durable, and the queue of the workers.
 
-States: queued → forecasting → running → done | failed | stopped | cancelled. A run that a worker
-has is leased; times are PostgreSQL's, which everybody shares. Each taking of a run raises its
-`attempt`, and whatever a worker says of a run counts only under the attempt that it was given
+States: queued → forecasting → running → done | failed | stopped | cancelled. The run of a worker is
+leased; times are PostgreSQL's, which all share. Each worker that takes a run raises its `attempt`,
+and its updates count only under that attempt
 (`mediator.catalogue.run_queue`).
 
 What can happen:
 
 1. A worker dies. Its lease passes, and another one takes the run, under the next attempt.
-2. A worker is slow, loses its lease, and goes on: its heartbeat and its ending change no row, and
-   tell it so. What it writes meanwhile is kept apart by the attempt (`run_directory`).
-3. A worker ends a run and dies before it hears so: the run has ended.
-4. A run is cancelled while a worker has it: the heartbeat tells; if the worker dies first, the one
-   that takes the run over is told when it does. If nobody has it, it ends at once.
+2. A worker is slow, loses its lease, and goes on: its heartbeat and its ending change no row, so
+   it stops. What it writes meanwhile is kept apart by the attempt (`run_directory`).
+3. A worker ends a run and dies before the reply: the run has ended.
+4. A run is cancelled while a worker has it: the heartbeat's reply says so; if the worker dies
+   first, the one that takes the run over gets it then. If nobody has it, it ends at once.
 5. A run kills every worker that takes it, or the Spark of every one: after three it has failed.
 """
 

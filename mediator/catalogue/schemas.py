@@ -1,8 +1,8 @@
 """Schemas and layouts of all databases, the epoch they belong to, and what each epoch has changed.
 
-Who knows the databases as of a moment is told what has changed since, if the catalogue knows all of
-it: for each epoch from that moment to now there is a note of its change, and the note of the moment
-itself names the change that made it. Otherwise he is told of all databases. That is so
+A reader that knows the databases as of a moment gets what has changed since, if the catalogue knows
+all of it: for each epoch from that moment to now there is a note of its change, and the note of the
+moment itself names the change that made it. Otherwise it gets all databases. That is so
 
 - if it is too long ago: only the last `NOTED` changes are noted;
 - if code that takes no notes has changed a schema, in a rolling upgrade: its epochs are missing;
@@ -86,7 +86,7 @@ class CatalogueSchemas:
             return Snapshot(await _moment(connection), await _read(connection))
 
     async def since(self, known: Moment) -> Snapshot | Difference:
-        """Read what has changed since a moment; everything, if that cannot be told."""
+        """Read what has changed since a moment; everything, if that is not known."""
         async with self._catalogue.begin() as connection:
             at = await _keep_unchanged(connection)
             noted = await _notes(connection, known.epoch)
@@ -187,7 +187,7 @@ class CatalogueSchemas:
         return new
 
     async def are_written(self, database: str, classes: Collection[str]) -> bool:
-        """Tell whether writes over several records are under way that write to any of these."""
+        """Whether writes over several records are under way that write to any of these."""
         named = func.jsonb_path_exists(
             transactions.c.records,
             cast("$[*][0] ? (@ == $classes[*])", JSONPATH),
@@ -228,7 +228,7 @@ async def _notes(connection: AsyncConnection, since: int) -> Sequence[Row[Any]]:
 
 
 def _tell_all(noted: Sequence[Row[Any]], known: Moment, now: int) -> bool:
-    """Say whether notes tell of every change between a moment and an epoch."""
+    """Whether notes have every change between a moment and an epoch."""
     if [note.epoch for note in noted] != [*range(known.epoch, now + 1)]:
         return False
     return bool(noted) and noted[0].change == known.change

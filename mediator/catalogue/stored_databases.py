@@ -29,7 +29,7 @@ class StoredDatabase:
 
     Attributes:
         name: Its name.
-        id: What tells it from earlier and later databases of the name; see `new_id`.
+        id: Unlike those of earlier and later databases of the name; see `new_id`.
         version: How often its schema was set.
         document: The schema as JSON.
         layout: For each class its version, and for each cache group the system and the fields.

@@ -155,7 +155,7 @@ class CatalogueTenants:
 
 
 def changed() -> Insert:
-    """Return what tells all replicas that tenants or keys have changed."""
+    """Return the statement that raises the version, so that replicas read again."""
     raised = insert(access).values(only=1, version=1)
     return raised.on_conflict_do_update(
         index_elements=[access.c.only], set_={"version": access.c.version + 1}

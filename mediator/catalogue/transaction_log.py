@@ -79,7 +79,7 @@ DELETE FROM {log} WHERE intent IN (
 
 
 class CatalogueTransactions:
-    """Implements `TransactionLog`. Leases are told by PostgreSQL's clock, which all share."""
+    """Implements `TransactionLog`. Leases go by PostgreSQL's clock, which all share."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

@@ -48,7 +48,7 @@ class CatalogueWorkers:
             )
 
     async def seen(self, within_s: float) -> WorkersSeen:
-        """Return who was seen within so many seconds; a trouble is told for a day."""
+        """Return the workers seen within so many seconds; an error is shown for a day."""
         async with self._catalogue.begin() as connection:
             rows = list(
                 await connection.execute(

@@ -12,10 +12,10 @@ from mediator.changes.writers import Writers
 from mediator.routing.model import RoutingModel
 from mediator.stores.port import Fragment, PendingChanges, Store
 
-__all__ = ["Acknowledging"]
+__all__ = ["LeasedAcknowledging"]
 
 
-class Acknowledging:
+class LeasedAcknowledging:
     """Implements `mediator.operations.calls.Acknowledging`.
 
     Args:

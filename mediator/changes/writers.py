@@ -27,7 +27,7 @@ __all__ = [
     "EXPIRED_S",
     "LEASE_S",
     "RENEW_S",
-    "Registrations",
+    "WriterRegistrations",
     "WriterRegistry",
     "WriterStatus",
     "Writers",
@@ -47,7 +47,7 @@ WAIT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Registrations:
+class WriterRegistrations:
     """The registered writers.
 
     Attributes:
@@ -77,7 +77,7 @@ class WriterRegistry(Protocol):
     async def note_recovered(self, system: str, run: str) -> None:
         """Note that a system is recovered in a run, if that is still the server's."""
 
-    async def read(self) -> Registrations:
+    async def read(self) -> WriterRegistrations:
         """Return the registrations."""
 
 
@@ -91,7 +91,7 @@ class WriterStatus:
             run of the server, and the same recovered systems, for longer than a lease.
     """
 
-    registrations: Registrations
+    registrations: WriterRegistrations
     has_waited: bool
 
     def is_recovered(self, system: str) -> bool:

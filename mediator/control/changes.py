@@ -1,4 +1,4 @@
-"""What a schema change is: the form that is kept, and what it would do to data that is there."""
+"""Schema changes: the stored form, and the effects on data that is there."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
 def drifted(
     present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str]
 ) -> set[tuple[str, str]]:
-    """Tell what the present schema would place elsewhere today."""
+    """Return what the present schema would place elsewhere today."""
     try:
         today = decide(present.schema, candidates, pins_of(present, sorted(holding)))
     except Unplaceable:
@@ -78,7 +78,7 @@ def drifted(
 
 
 def reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
-    """Tell which stored values the new schema would read otherwise, or not at all."""
+    """Return which stored values the new schema would decode otherwise, or not at all."""
     plan = []
     for class_name in sorted(holding):
         before = old.classes[class_name]
@@ -114,7 +114,7 @@ def replaced(
 def left_behind(
     present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Tell which systems would keep data of a class that is not placed there any more."""
+    """Return which systems would keep data of a class that is not placed there any more."""
     return [
         {
             "node": f.class_name,

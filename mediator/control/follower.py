@@ -140,9 +140,11 @@ class Follower:
         for name in {**self._known.databases, **known.databases}:
             before, after = self._known.databases.get(name), known.databases.get(name)
             if before is not after:
-                self._calls.refuse(_left(before, after))
-                self._calls.refuse(held := _held(after))
-                self._calls.admit(set(fragments_of(after.route if after else None)) - held)
+                self._calls.admission.refuse(_left(before, after))
+                self._calls.admission.refuse(held := _held(after))
+                self._calls.admission.admit(
+                    set(fragments_of(after.route if after else None)) - held
+                )
         self._known = known
         routes = {name: _route(placed) for name, placed in known.databases.items()}
         epoch = max(known.moment.epoch, self._executor.model.epoch)

@@ -120,7 +120,7 @@ def is_read_by(fragment: Fragment, other: Fragment | None) -> bool:
 
 
 def location_of(fragment: Fragment) -> tuple[str, str, str]:
-    """Tell where a fragment is: those of another generation are elsewhere."""
+    """Return the location of a fragment; another generation has another one."""
     return fragment.class_name, fragment.stored_as, fragment.system
 
 

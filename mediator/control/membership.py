@@ -2,8 +2,8 @@
 
 Each replica confirms every second which epoch of the catalogue it has in force, and that no write
 is under way any more that this epoch does not allow. That gives it a lease: for `LEASE_S` from when
-it began to look it may write, and acknowledge what it wrote. Whoever places a class anew waits
-until every other replica has confirmed its hold, or has lost its lease (docs/replicas.md).
+it began to read it may write, and acknowledge what it wrote. A replica that places a class anew
+waits until every other replica has confirmed its hold, or has lost its lease (docs/replicas.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mediator.operations.calls import StoreCalls
 __all__ = ["LEASE_S", "Membership"]
 
 LEASE_S: Final = 120.0
-"""Seconds for which a replica goes on writing that does not reach the catalogue."""
+"""Seconds for which a replica without the catalogue goes on writing."""
 
 _EXPIRED_S: Final = LEASE_S + 5.0
 """Clocks run at almost the same speed: after so long, by the catalogue's, a lease is over."""
@@ -61,16 +61,16 @@ class Membership:
         while True:
             started_at = self._clock.monotonic()
             epoch = await self._in_force()
-            await self._calls.drained()
+            await self._calls.admission.drained()
             if await self._replicas.confirm(self._name, epoch):
-                self._calls.lease_until = started_at + LEASE_S
+                self._calls.admission.lease_until = started_at + LEASE_S
                 return
             # Who joins looks again: what was decided before did not wait for this replica.
             await self._replicas.join(self._name)
 
     async def close(self) -> None:
         """Leave; what writes on all the same acknowledges nothing."""
-        self._calls.lease_until = -inf
+        self._calls.admission.lease_until = -inf
         with suppress(Unavailable):
             await self._replicas.leave(self._name)
 
@@ -80,7 +80,7 @@ class Membership:
         Raises:
             Unavailable: One of them does not confirm, and may still hold its lease.
         """
-        await self._calls.drained()
+        await self._calls.admission.drained()
         until = self._clock.monotonic() + _TIMEOUT_S
         while late := await self._replicas.behind(self._name, epoch, _EXPIRED_S):
             if self._clock.monotonic() > until:

@@ -1,4 +1,4 @@
-"""Plans of schema changes: what is there, what is to be, and what would have to move."""
+"""Plans of schema changes: the present, the new layout, and the moves between them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mediator.placement.decide import Decision, decide, pins_of
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.tree import Schema
 
-__all__ = ["Plan", "decide_change"]
+__all__ = ["SchemaPlan", "decide_change"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SchemaPlan:
     """What setting a schema would change."""
 
     stored: StoredDatabase | None
@@ -36,7 +36,7 @@ def decide_change(
     holding: set[str],
     candidates: Sequence[Candidate],
 ) -> tuple[Decision, list[dict[str, Any]]]:
-    """Decide placements; classes that hold data stay, and what the change would move is told.
+    """Decide placements; classes that hold data stay, and the moves of the change are returned.
 
     Scores that have drifted since the last schema are no reason to refuse this one: they make a
     proposal. Only what the change itself would move counts.

@@ -146,7 +146,7 @@ class ControlPlane(Protocol):
         """Say where a node is placed and why: candidates, metrics, scores, margins, thresholds."""
 
     async def summary(self, database: str) -> dict[str, Any]:
-        """Tell of all nodes in short where they are, why, and with which scores; and of groups."""
+        """Return where all nodes and groups are, why, and with which scores, in short."""
 
     async def what_if(self, database: str, document: Any) -> dict[str, Any]:
         """Say what scores would place elsewhere under other weights, goals or metrics: pure.

@@ -1,8 +1,8 @@
-"""Closing stores that others have taken the place of, once nobody can be using them.
+"""Closing of replaced stores, once nothing can be using them.
 
-Who has found a store uses it for one call, whose time is bounded by the store's deadline; a write
-tells the guard before, which is bounded as well. So a store that nobody can find any more is left
-open for both together, and no call is cut off.
+A caller uses a store for one call, which is bounded by the store's deadline; a write calls the
+guard before, which is bounded as well. So a replaced store is left open for both together, and no
+call is cut off.
 """
 
 from __future__ import annotations

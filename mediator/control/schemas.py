@@ -59,7 +59,7 @@ from mediator.control.layout import (
     with_owned_until,
 )
 from mediator.control.membership import Membership
-from mediator.control.plans import Plan, decide_change
+from mediator.control.plans import SchemaPlan, decide_change
 from mediator.control.port import BeforeChange, SchemaChange
 from mediator.control.registry import Registry
 from mediator.control.views import (
@@ -197,7 +197,7 @@ class Schemas:
 
     async def _plan(
         self, schema: Schema, version: int | None, candidates: Sequence[Candidate] | None = None
-    ) -> Plan:
+    ) -> SchemaPlan:
         """Decide what a schema would change."""
         await self._follower.catch_up()
         name = schema.database
@@ -216,7 +216,9 @@ class Schemas:
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding)
-        return Plan(stored, new, present, route, frozenset(holding), decision, moves, model.epoch)
+        return SchemaPlan(
+            stored, new, present, route, frozenset(holding), decision, moves, model.epoch
+        )
 
     async def _change(
         self,
@@ -253,7 +255,7 @@ class Schemas:
         """Hold writes to classes, on all replicas, while the block runs; yields the database.
 
         A block that succeeds has ended the hold by changing the database. One that fails may have
-        done so all the same, as its answer was lost: the catalogue tells.
+        done so all the same, as its answer was lost: the catalogue has it.
         """
         route = self._executor.model.databases[stored.name]
         moment, held = await self._catalogue.hold(stored, classes)
@@ -294,7 +296,7 @@ class Schemas:
     async def _count(self, route: ClassRoute) -> int:
         return await self._on(route.anchor, "read", lambda store: store.count(route.anchor))
 
-    async def _put_in_force(self, plan: Plan) -> int:
+    async def _put_in_force(self, plan: SchemaPlan) -> int:
         changing = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
         if plan.stored is None or not changing:
             moment, put = await self._prepare_and_put(plan, plan.new)
@@ -313,7 +315,7 @@ class Schemas:
         return moment.epoch
 
     async def _prepare_and_put(
-        self, plan: Plan, new: StoredDatabase
+        self, plan: SchemaPlan, new: StoredDatabase
     ) -> tuple[Moment, StoredDatabase]:
         for fragment in fragments_of(plan.route):
             previous = same_place(plan.present, fragment)
@@ -324,7 +326,7 @@ class Schemas:
             await self._on(copy, "write", _preparing(copy, None))
         return await self._catalogue.put(new)
 
-    async def _check_still_empty(self, plan: Plan, changing: Collection[str]) -> None:
+    async def _check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held."""
         assert plan.present is not None
         for name in sorted(changing):

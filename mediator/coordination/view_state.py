@@ -23,7 +23,7 @@ from mediator.changes.feed import LeaseLost
 from mediator.changes.partitions import PARTITIONS
 from mediator.coordination.errors import reply_of
 from mediator.coordination.scripts import TICKS, script_of
-from mediator.materialisation.state import CopyState, PartitionState, Step
+from mediator.materialisation.state import CopyState, CopyStep, PartitionState
 from mediator.materialisation.watermarks import CopyKey, WatermarkSnapshot
 
 __all__ = ["RedisViewState"]
@@ -56,7 +56,7 @@ class RedisViewState:
         database: str,
         partition: int,
         cursor: tuple[str | None, str],
-        steps: Sequence[Step],
+        steps: Sequence[CopyStep],
         lease: Lease,
     ) -> None:
         """Move the cursor, and take those steps whose `before` is the present state."""

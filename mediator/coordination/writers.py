@@ -13,7 +13,7 @@ from typing import Final
 
 from redis.asyncio import Redis
 
-from mediator.changes.writers import Registrations
+from mediator.changes.writers import WriterRegistrations
 from mediator.coordination.errors import reply_of
 
 __all__ = ["RECOVERED", "WRITERS", "RedisWriters"]
@@ -65,10 +65,10 @@ class RedisWriters:
         """Note that a system is recovered in a run, if that is still the server's."""
         await reply_of(self._note_recovered(keys=[RECOVERED], args=[system, run]))
 
-    async def read(self) -> Registrations:
+    async def read(self) -> WriterRegistrations:
         """Return the registrations."""
         run, tokens, recovered = await reply_of(self._read(keys=[WRITERS, RECOVERED]))
-        return Registrations(run.decode(), _hash(tokens), _hash(recovered))
+        return WriterRegistrations(run.decode(), _hash(tokens), _hash(recovered))
 
 
 def _hash(pairs: Sequence[bytes]) -> dict[str, str]:

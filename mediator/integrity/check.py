@@ -31,7 +31,7 @@ from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import DatabaseRoute
 
-__all__ = ["Integrity", "Report"]
+__all__ = ["Integrity", "IntegrityReport"]
 
 _BATCH: Final = 1_000
 _CONCURRENCY: Final = 100
@@ -45,7 +45,7 @@ _Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Report:
+class IntegrityReport:
     """The findings.
 
     Attributes:
@@ -93,7 +93,7 @@ class Integrity:
         self._feed = feed
         self._clock = clock
 
-    async def check(self, database: str, most: int) -> Report:
+    async def check(self, database: str, most: int) -> IntegrityReport:
         """Check a database.
 
         Args:
@@ -135,9 +135,9 @@ class _Check:
         self._at: dict[int, str] = {}
         self._since: dict[int, int] = {}
         self._ignored: set[_Key] = set()
-        self._report = Report()
+        self._report = IntegrityReport()
 
-    async def run(self) -> Report:
+    async def run(self) -> IntegrityReport:
         await self._wait_for_feed()  # it has to have what was acknowledged before
         await self._follow()
         self._report.compared = len(self._histories)

@@ -20,7 +20,7 @@ from mediator.routing.model import ClassRoute
 from mediator.stores.port import Record
 from mediator.stores.systems import Systems
 
-__all__ = ["Audit", "Discrepancy", "Finding", "Report", "compare"]
+__all__ = ["Audit", "AuditFinding", "AuditReport", "Discrepancy", "compare"]
 
 EXAMPLES: Final = 20
 """Objects that a report names, of each class."""
@@ -43,7 +43,7 @@ class Discrepancy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """One copy that differs, and in which cache groups."""
 
     id: str
@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
+class AuditReport:
     """The findings of one class.
 
     Attributes:
@@ -66,10 +66,10 @@ class Report:
     class_name: str
     objects: int = 0
     counts: Counter[Discrepancy] = field(default_factory=Counter)
-    examples: list[Finding] = field(default_factory=list)
+    examples: list[AuditFinding] = field(default_factory=list)
     repaired: int = 0
 
-    def add(self, findings: Sequence[Finding]) -> None:
+    def add(self, findings: Sequence[AuditFinding]) -> None:
         """Count findings, and keep some as examples."""
         self.counts.update(finding.wrong for finding in findings)
         self.examples += findings[: EXAMPLES - len(self.examples)]
@@ -77,7 +77,7 @@ class Report:
 
 def compare(
     route: ClassRoute, original: Record | None, copy: Record | None, due_us: float
-) -> Finding | None:
+) -> AuditFinding | None:
     """Compare an object with its copy: versions first, then values.
 
     Args:
@@ -87,18 +87,18 @@ def compare(
         due_us: Versions up to this one must have been copied.
     """
     if original is None:
-        return None if copy is None else Finding(copy.id, Discrepancy.LEFT_OVER)
+        return None if copy is None else AuditFinding(copy.id, Discrepancy.LEFT_OVER)
     if copy is None or copy.creation_version < original.creation_version:
         overdue = original.creation_version <= due_us
-        return Finding(original.id, Discrepancy.ABSENT) if overdue else None
+        return AuditFinding(original.id, Discrepancy.ABSENT) if overdue else None
     if copy.creation_version > original.creation_version:
-        return Finding(copy.id, Discrepancy.AHEAD)
+        return AuditFinding(copy.id, Discrepancy.AHEAD)
     return _compare_groups(route, original, copy, due_us)
 
 
 def _compare_groups(
     route: ClassRoute, original: Record, copy: Record, due_us: float
-) -> Finding | None:
+) -> AuditFinding | None:
     differing: dict[Discrepancy, list[str]] = {}
     for group, version in original.versions.items():
         held = copy.versions.get(group, 0)
@@ -110,7 +110,7 @@ def _compare_groups(
             differing.setdefault(Discrepancy.DIFFERENT, []).append(group)
     for kind in (Discrepancy.DIFFERENT, Discrepancy.AHEAD, Discrepancy.OVERDUE):
         if kind in differing:
-            return Finding(original.id, kind, tuple(differing[kind]))
+            return AuditFinding(original.id, kind, tuple(differing[kind]))
     return None
 
 
@@ -140,7 +140,7 @@ class Audit:
         self,
         route: ClassRoute,
         bound_s: float,
-        on_progress: Callable[[Report], object],
+        on_progress: Callable[[AuditReport], object],
         *,
         repair: bool,
     ) -> None:
@@ -155,7 +155,7 @@ class Audit:
         Raises:
             Unavailable: A system does not answer.
         """
-        report = Report(route.schema.name)
+        report = AuditReport(route.schema.name)
         async for ids in id_pages(self._systems, route):
             findings = await self._compare(route, ids, bound_s)
             if findings:
@@ -170,7 +170,7 @@ class Audit:
 
     async def _compare(
         self, route: ClassRoute, ids: Sequence[str], bound_s: float
-    ) -> list[Finding]:
+    ) -> list[AuditFinding]:
         due_us = (self._clock.now() - bound_s) * 1_000_000
         # The copies first: whatever they have by then, the originals have too.
         copies = await self._copier.read_copies(route, ids)
@@ -179,7 +179,7 @@ class Audit:
         findings = [compare(route, original, copy, due_us) for original, copy in pairs]
         return [finding for finding in findings if finding is not None]
 
-    async def _repair(self, route: ClassRoute, findings: Sequence[Finding]) -> int:
+    async def _repair(self, route: ClassRoute, findings: Sequence[AuditFinding]) -> int:
         ids = {wrong: [f.id for f in findings if f.wrong is wrong] for wrong in Discrepancy}
         left_over = ids.pop(Discrepancy.LEFT_OVER)
         copies = await self._copier.read_copies(route, left_over) if left_over else []

@@ -19,13 +19,13 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, MediatorError
 from mediator.changes.log_relays import Leasing
 from mediator.changes.partitions import PARTITIONS
-from mediator.materialisation.audit import Audit, Report
+from mediator.materialisation.audit import Audit, AuditReport
 from mediator.materialisation.materialisers import copied_classes
 from mediator.materialisation.state import ViewState
 from mediator.materialisation.watermarks import copy_key
 from mediator.routing.model import ClassRoute, RoutingModel
 
-__all__ = ["Kind", "MaintenanceRuns", "Run", "with_interruption"]
+__all__ = ["Kind", "MaintenanceRun", "MaintenanceRuns", "with_interruption"]
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _US: Final = 1_000_000
 
 
 @dataclass(slots=True)
-class Run:
+class MaintenanceRun:
     """A run, as it is reported.
 
     Attributes:
@@ -65,7 +65,7 @@ class Run:
     repaired: int = 0
     detail: str = ""
 
-    def add(self, total: int, report: Report) -> None:
+    def add(self, total: int, report: AuditReport) -> None:
         """Add the findings of a class so far."""
         findings = {
             "of": total,
@@ -120,14 +120,14 @@ class MaintenanceRuns:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, database: str, kind: Kind, *, repair: bool) -> Run:
+    async def start(self, database: str, kind: Kind, *, repair: bool) -> MaintenanceRun:
         """Start a run over the database of an id.
 
         Raises:
             Conflict: Another one is going on.
             Unavailable: The coordination Redis does not answer.
         """
-        run = Run(uuid4().hex, kind, repair, phase="starting")
+        run = MaintenanceRun(uuid4().hex, kind, repair, phase="starting")
         if not await self._leases.acquire(_lease(database), run.id, LEASE_S):
             raise Conflict("The view is being verified or rebuilt already.")
         await self._report(database, run)
@@ -140,8 +140,8 @@ class MaintenanceRuns:
         """Cancel all of them."""
         await end(tuple(self._tasks))
 
-    async def _hold(self, database: str, run: Run) -> None:
-        """Run while the lease can be held, and report the progress."""
+    async def _hold(self, database: str, run: MaintenanceRun) -> None:
+        """MaintenanceRun while the lease can be held, and report the progress."""
         work = asyncio.create_task(self._work(database, run))
         try:
             while not (await asyncio.wait({work}, timeout=REPORT_S))[0]:
@@ -159,24 +159,24 @@ class MaintenanceRuns:
             await end([work])
         await self._end(database, run)
 
-    async def _end(self, database: str, run: Run) -> None:
+    async def _end(self, database: str, run: MaintenanceRun) -> None:
         try:
             await self._report(database, run)
             await self._leases.release(_lease(database), run.id)
         except MediatorError as error:
             log.warning("the run over the view of %s: %s", database, error)
 
-    async def _work(self, database: str, run: Run) -> None:
+    async def _work(self, database: str, run: MaintenanceRun) -> None:
         if run.kind == "rebuild":
             await self._rebuild(database, run)
         run.phase = "comparing"
         bound_s = self._model().by_id[database].schema.materialised_view.staleness_s
         for route in copied_classes(self._model(), database).values():
             on_progress = partial(run.add, await self._count(route))
-            on_progress(Report(route.schema.name))
+            on_progress(AuditReport(route.schema.name))
             await self._audit.run(route, bound_s, on_progress, repair=run.repair)
 
-    async def _rebuild(self, database: str, run: Run) -> None:
+    async def _rebuild(self, database: str, run: MaintenanceRun) -> None:
         """Retract the copies, and wait until they have been built anew."""
         routes = copied_classes(self._model(), database).values()
         names = {copy_key(route.copy)[1] for route in routes if route.copy is not None}
@@ -191,7 +191,7 @@ class MaintenanceRuns:
         ticks = [tick for name in names for tick in until.get((database, name), ())]
         return len(names) * PARTITIONS - sum(tick is not None for tick in ticks)
 
-    async def _report(self, database: str, run: Run) -> None:
+    async def _report(self, database: str, run: MaintenanceRun) -> None:
         run.at_us = int(self._clock.now() * _US)
         await self._state.publish(database, "run", asdict(run))
 

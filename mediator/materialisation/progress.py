@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Progress"]
+__all__ = ["MaterialiserProgress"]
 
 
 @dataclass(slots=True)
-class Progress:
+class MaterialiserProgress:
     """The work on one partition, since its materialiser got the lease.
 
     Attributes:

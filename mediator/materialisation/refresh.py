@@ -18,8 +18,8 @@ from mediator.materialisation.build import Build
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.compaction import PendingCopies, compact_changes
 from mediator.materialisation.copier import Copier, CopyResult
-from mediator.materialisation.progress import Progress
-from mediator.materialisation.state import CopyState, PartitionState, Step, ViewState
+from mediator.materialisation.progress import MaterialiserProgress
+from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState
 from mediator.materialisation.watermarks import copy_key
 from mediator.model.change import Change
 from mediator.routing.model import ClassRoute
@@ -74,7 +74,7 @@ class Refresher:
         copier: Copier,
         builds: Builds,
     ) -> None:
-        self.progress = Progress()
+        self.progress = MaterialiserProgress()
         self._slot = slot
         self._routes = routes
         self._feed = feed
@@ -110,10 +110,10 @@ class Refresher:
         until: Mapping[str, int],
         new: _NewChanges,
         finished: Mapping[str, Build],
-    ) -> tuple[list[Step], dict[str, Build]]:
+    ) -> tuple[list[CopyStep], dict[str, Build]]:
         """Copy what has changed; return the next states of the copies, and builds to start."""
         pending = compact_changes(new.pages, routes)
-        steps: list[Step] = []
+        steps: list[CopyStep] = []
         started: dict[str, Build] = {}
         for name, route in routes.items():
             copy = _name_of(route)
@@ -125,9 +125,9 @@ class Refresher:
                 result = await self._apply(route, pending.get(name, PendingCopies()), before)
                 until_tick = _until(route, until) if new.complete else None
                 after = _next(before, result, until_tick, finished.get(copy))
-            steps.append(Step(copy, before, after))
+            steps.append(CopyStep(copy, before, after))
         dropped = sorted(state.copies.keys() - {step.copy for step in steps})
-        return steps + [Step(copy, state.copies[copy], None) for copy in dropped], started
+        return steps + [CopyStep(copy, state.copies[copy], None) for copy in dropped], started
 
     async def _new_changes(self, cursor: str | None) -> _NewChanges:
         """Read the changes after the cursor."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from mediator.base.lease import Lease
 from mediator.materialisation.watermarks import WatermarkSnapshot
 
-__all__ = ["CopyState", "PartitionState", "Step", "ViewState"]
+__all__ = ["CopyState", "CopyStep", "PartitionState", "ViewState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CopyStep:
     """A copy's next state, taken if its present one is `before`; None: no state."""
 
     copy: str
@@ -66,7 +66,7 @@ class ViewState(Protocol):
         database: str,
         partition: int,
         cursor: tuple[str | None, str],
-        steps: Sequence[Step],
+        steps: Sequence[CopyStep],
         lease: Lease,
     ) -> None:
         """Move the cursor, and take those steps whose `before` is the present state.

@@ -20,7 +20,7 @@ _MEMORY: Final = 2**19
 
 
 class Wildcard(Enum):
-    """What a pattern may hold beside literal text."""
+    """The wildcards of a pattern."""
 
     ANY = auto()
     ONE = auto()

@@ -1,25 +1,23 @@
-"""Store calls, sent: one round trip for each system, all systems at the same time.
+"""Store calls: one round trip for each system, all systems at the same time.
 
-Around every write the `WriteGuard` is told. Its intent is cleared only after the store has
-answered; if the store did not, the intent stays until its lease ends, because the write may still
-land (docs/protocol.md, "Writing").
+Around every write the `WriteGuard` is called. Its pending write is ended only after the store has
+answered; if the store did not, it stays until its lease ends, because the write may still take
+effect (docs/protocol.md, "Writing").
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from math import inf
 from typing import Final, Protocol, TypeVar
-from weakref import WeakSet
 
 from mediator.base.clock import Clock
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.base.results import result_or_raise, results_or_raise
 from mediator.model.guard import CacheKey, WriteGuard
+from mediator.operations.admission import WriteAdmission
 from mediator.operations.backoff import WriteReply, retry_locked
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import expiry_deletions, live_records
@@ -50,19 +48,15 @@ _CUT_OFF: Final = (
     " it; it acknowledges no such writes until it is back."
 )
 
-_NO_LEASE: Final = (
-    "This replica has not reached the catalogue for so long that it may not write; try another one."
-)
-
 _REFUSALS: Final = (Status.FENCED, Status.LOCKED)
-"""What has to be told otherwise, or waited for."""
+"""Statuses that become errors, unless a retry succeeds."""
 
 
 class Acknowledging(Protocol):
-    """Says when writes may be acknowledged; see `mediator.changes.acknowledging`."""
+    """Decides when writes may be acknowledged; see `mediator.changes.acknowledging`."""
 
     def concerns(self, store: Store, fragment: Fragment) -> bool:
-        """Whether a write to a fragment has to be allowed."""
+        """Whether writes to a fragment need its permission."""
 
     async def allows(self, fragment: Fragment) -> bool:
         """Whether such a write may be acknowledged now, or after a moment's wait."""
@@ -74,25 +68,19 @@ class StoreCalls:
     Expired objects are not there, for reads and for writes (`mediator.operations.expiry`).
 
     Attributes:
-        systems: The systems at hand.
+        systems: The systems that are connected.
         intents: Resolves the writes whose intents others meet; None: there are none.
-        acknowledging: Says when writes may be acknowledged; None: always.
-        lease_until: Until when this replica may write, by the clock's monotonic time; see
-            `mediator.control.membership`.
+        acknowledging: Decides when writes may be acknowledged; None: always.
+        admission: Admits writes.
     """
 
     intents: IntentResolver | None = None
     acknowledging: Acknowledging | None = None
-    lease_until: float = inf
 
     def __init__(self, systems: Systems, guard: WriteGuard, clock: Clock) -> None:
         self.systems = systems
         self._guard = guard
-        self._clock = clock
-        # What was left for good goes with the last one who could write to it.
-        self._refused = WeakSet[Fragment]()
-        self._busy: dict[Fragment, int] = {}
-        self._left = asyncio.Event()
+        self.admission = WriteAdmission(clock)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; raises `Unavailable` if any of the systems does not answer."""
@@ -122,73 +110,40 @@ class StoreCalls:
     async def _retry_refused(
         self, calls: Sequence[Write], results: Sequence[WriteReply]
     ) -> list[WriteReply]:
-        """Wait for marked records, and tell of writes that came too late or could not wait."""
-        told = list(results)
-        await retry_locked(calls, told, self._write_each, self.intents)
-        return [_in_time(call, result) for call, result in zip(calls, told, strict=True)]
+        """Send writes again that met an intent; turn fenced and locked results into errors."""
+        replies = list(results)
+        await retry_locked(calls, replies, self._write_each, self.intents)
+        return [_reply(call, result) for call, result in zip(calls, replies, strict=True)]
 
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
-        if not self._refused:
-            return await self._send(calls, self._write_system)
-        barred = [call.fragment in self._refused for call in calls]
-        allowed = [call for call, out in zip(calls, barred, strict=True) if not out]
-        sent: list[WriteResult | MediatorError] = await self._send(allowed, self._write_system)
+        refusals = [self.admission.refusal_of(call.fragment) for call in calls]
+        admitted = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
+        sent: list[WriteResult | MediatorError] = await self._send(admitted, self._write_system)
+        if len(sent) == len(calls):
+            return sent
         results = iter(sent)
-        return [
-            _placed_anew(call.fragment) if out else next(results)
-            for call, out in zip(calls, barred, strict=True)
-        ]
-
-    def refuse(self, fragments: Collection[Fragment]) -> None:
-        """Refuse further writes to fragments, for good unless they are admitted again."""
-        self._refused.update(fragments)
-
-    def admit(self, fragments: Collection[Fragment]) -> None:
-        """Let writes to fragments go on; what they were refused for came to nothing."""
-        self._refused.difference_update(fragments)
-
-    async def drained(self) -> None:
-        """Wait for the writes under way to fragments that take no further ones."""
-        while not self._busy.keys().isdisjoint(self._refused):
-            self._left.clear()
-            await self._left.wait()
-
-    def check_writable(self, fragments: Iterable[Fragment]) -> None:
-        """Raise `Unavailable` if no write to these fragments may begin."""
-        for fragment in fragments if self._refused else ():
-            if fragment in self._refused:
-                raise _placed_anew(fragment)
-        if self._clock.monotonic() >= self.lease_until:
-            raise Unavailable(_NO_LEASE, system="catalogue")
+        return [next(results) if refusal is None else refusal for refusal in refusals]
 
     async def _read_system(self, store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
         return live_records(calls, await _read(store, calls), self.systems.now_for)
 
     async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
         fragments = _fragments(calls)
-        self.check_writable(fragments)
-        expiring = False
-        for fragment in fragments:
-            self._busy[fragment] = self._busy.get(fragment, 0) + 1
-            expiring = expiring or fragment.ttl_s is not None
+        self.admission.enter(fragments)
         try:
-            if expiring:
-                # What has an intent lived when its transaction was committed, and counts as living.
-                locations = [(call.fragment, call.id) for call in calls if not call.intent]
-                await self.end_expired(store, locations)
+            if any(fragment.ttl_s is not None for fragment in fragments):
+                # A record with an intent counts as live: it was when its transaction committed.
+                records = [(call.fragment, call.id) for call in calls if not call.intent]
+                await self.end_expired(store, records)
             results = await self.write_guarded(store, calls)
         finally:
-            self._leave(fragments)
-        if self._clock.monotonic() >= self.lease_until:
-            # The class may have been taken for empty, and placed anew, before this took effect.
-            raise OutcomeUnknown(_NO_LEASE, system="catalogue")
+            self.admission.leave(fragments)
+        self.admission.confirm()
         return results
 
-    async def end_expired(
-        self, store: GuardedStore, locations: Sequence[tuple[Fragment, str]]
-    ) -> None:
+    async def end_expired(self, store: GuardedStore, keys: Sequence[tuple[Fragment, str]]) -> None:
         """Delete what is left of expired objects that are about to be written."""
-        expiring = [Read(f, id_, ()) for f, id_ in locations if f.ttl_s is not None]
+        expiring = [Read(f, id_, ()) for f, id_ in keys if f.ttl_s is not None]
         records = await _read(store, expiring) if expiring else []
         pairs = zip((read.fragment for read in expiring), records, strict=True)
         deletions = expiry_deletions(pairs, self.systems.now_for)
@@ -196,7 +151,7 @@ class StoreCalls:
             for call, result in zip(
                 deletions, await self.write_guarded(store, deletions), strict=True
             ):
-                result_or_raise(_in_time(call, result))
+                result_or_raise(_reply(call, result))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
         """Fence a record against the writes of a token, and return the versions that stand.
@@ -211,10 +166,10 @@ class StoreCalls:
             raise unavailable(store, error, "read") from error
 
     async def write_guarded(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
-        """Write to one system, of one database, and tell the guard of it.
+        """Write to one system, of one database, with the guard called around it.
 
         Raises:
-            Unavailable: The system does not answer, or nobody could follow what is written.
+            Unavailable: The system does not answer, or the view could not follow what is written.
         """
         bound = self.acknowledging if self._is_bound(store, calls[0].fragment) else None
         if bound is not None and not await bound.allows(calls[0].fragment):
@@ -234,8 +189,8 @@ class StoreCalls:
         database = calls[0].fragment.database
         keys = [CacheKey(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)
-        reads = self._heeded(calls)
-        records = await _look(store, reads) if reads else {}
+        reads = self._reads_before(calls)
+        records = await _read_before(store, reads) if reads else {}
         try:
             results = await store.write(calls, token.text)
         except StoreError as error:
@@ -246,26 +201,19 @@ class StoreCalls:
         return results
 
     async def acknowledge(self, database: str, class_name: str) -> None:
-        """Tell the guard of a write that is about to be acknowledged, and that nobody ended."""
+        """Call the guard for a write that is about to be acknowledged, but was never ended."""
         await self._guard.invalidate_results(database, class_name)
 
-    def _heeded(self, calls: Sequence[Write]) -> list[Read]:
-        """Return what the guard wants to know of records before they are written."""
-        heeded = [
+    def _reads_before(self, calls: Sequence[Write]) -> list[Read]:
+        """Return the reads of what the guard needs to know of records before they are written."""
+        needed = [
             (c.fragment, c.id)
             for c in calls
             if c.kind is not WriteKind.CREATE
             and self._guard.depends_on(c.fragment.database, c.fragment.class_name, touched_by(c))
         ]
-        several = repeated(calls) if heeded and len(calls) > 1 else ()
-        return [Read(*place) for place in heeded if place not in several]
-
-    def _leave(self, fragments: Collection[Fragment]) -> None:
-        for fragment in fragments:
-            self._busy[fragment] -= 1
-            if not self._busy[fragment]:
-                del self._busy[fragment]
-        self._left.set()
+        several = repeated(calls) if needed and len(calls) > 1 else ()
+        return [Read(*record) for record in needed if record not in several]
 
     async def _send(
         self,
@@ -292,10 +240,10 @@ def _fragments(calls: Sequence[Write]) -> Collection[Fragment]:
     return (calls[0].fragment,) if len(calls) == 1 else {call.fragment for call in calls}
 
 
-async def _look(store: GuardedStore, reads: Sequence[Read]) -> Records:
-    """Read records before they are written, as far as that goes.
+async def _read_before(store: GuardedStore, reads: Sequence[Read]) -> Records:
+    """Read records before they are written; none if the store does not answer.
 
-    Without it the writes have more effects than they need, but no others.
+    Unknown records make the effects of the writes larger than they are, never smaller.
     """
     with suppress(StoreError):
         records = await store.read(reads)
@@ -326,8 +274,8 @@ async def _read(store: GuardedStore, calls: Sequence[Read]) -> list[Record | Non
         raise unavailable(store, error, "read") from error
 
 
-def _in_time(call: Write, result: WriteReply) -> WriteResult | MediatorError:
-    """Turn the answer to a write that came too late into what callers know."""
+def _reply(call: Write, result: WriteReply) -> WriteResult | MediatorError:
+    """Turn a result of a fenced or locked record into an error that callers know."""
     if isinstance(result, WriteResult) and result.status is Status.FENCED:
         detail = "The write came too late; nothing was done."
         return Unavailable(detail, system=call.fragment.system)
@@ -335,7 +283,3 @@ def _in_time(call: Write, result: WriteReply) -> WriteResult | MediatorError:
         name = f"{call.fragment.class_name}/{call.id}"
         return Locked(f"A write over several systems is at work on {name}; try again.")
     return result
-
-
-def _placed_anew(fragment: Fragment) -> Unavailable:
-    return Unavailable("The class is being placed anew.", system=fragment.system)

@@ -1,4 +1,4 @@
-"""Writes that nobody ended: what stands of them, once nothing more of them can take effect."""
+"""Orphaned writes, whose replica never ended them: what stands once nothing more takes effect."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from collections.abc import Callable, Sequence
 
 from mediator.model.guard import CacheKey
 from mediator.operations.calls import StoreCalls
-from mediator.routing.model import ClassRoute, RoutingModel
-from mediator.stores.port import Fragment
+from mediator.routing.model import RoutingModel
+from mediator.stores.port import RecordKey
 
 __all__ = ["OrphanResolver"]
 
 
 class OrphanResolver:
-    """Finds out what an orphaned write came to (docs/protocol.md, "Recovery").
-
-    Args:
-        calls: Sends store calls.
-        model: Returns the routing model in force.
-    """
+    """Finds the result of an orphaned write (docs/protocol.md, "Recovery")."""
 
     def __init__(self, calls: StoreCalls, model: Callable[[], RoutingModel]) -> None:
         self._calls = calls
@@ -38,30 +33,26 @@ class OrphanResolver:
             Unavailable: A system does not answer.
         """
         records = self._records(database, keys)
-        stand = await asyncio.gather(
+        standing = await asyncio.gather(
             *(self._calls.fence(fragment, id_, token) for fragment, id_ in records)
         )
-        known = (
+        written = set(keys)
+        versions = (
             (CacheKey(fragment.class_name, id_, group), version)
-            for (fragment, id_), versions in zip(records, stand, strict=True)
-            for group, version in versions.items()
+            for (fragment, id_), by_group in zip(records, standing, strict=True)
+            for group, version in by_group.items()
         )
-        return {key: version for key, version in known if key in keys}
+        return {key: version for key, version in versions if key in written}
 
-    def _records(self, database: str, keys: Sequence[CacheKey]) -> list[tuple[Fragment, str]]:
-        """Find the records that hold the keys' groups."""
+    def _records(self, database: str, keys: Sequence[CacheKey]) -> list[RecordKey]:
+        """Return the records that hold the keys' groups."""
         route = self._model().databases.get(database)
-        if route is None:
-            return []
-        found: dict[tuple[Fragment, str], None] = {}
-        for key in keys:
-            fragment = _holder(route.classes.get(key.class_name), key.group)
-            if fragment is not None:
-                found[fragment, key.id] = None
-        return list(found)
-
-
-def _holder(route: ClassRoute | None, group: str) -> Fragment | None:
-    if route is None:
-        return None
-    return next((f for f in route.fragments if group in f.groups), None)
+        classes = route.classes if route is not None else {}
+        records = (
+            (fragment, key.id)
+            for key in keys
+            if (holder := classes.get(key.class_name)) is not None
+            for fragment in holder.fragments
+            if key.group in fragment.groups
+        )
+        return list(dict.fromkeys(records))

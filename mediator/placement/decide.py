@@ -73,7 +73,7 @@ class Decision:
         ranking: The scores they were decided by.
         candidates: The systems, as registered.
         order: How ties between them end, and defaults are taken.
-        placements: By node; an inner node that is not bound tells where its main part lives.
+        placements: By node; of an inner node that is not bound, that of its main group.
         groups: The cache groups of each class, the main group first.
         moves: What a decision without pins would place elsewhere.
     """
@@ -101,7 +101,7 @@ def decide(schema: Schema, candidates: Sequence[Candidate], pins: Pins = NO_PINS
     Args:
         schema: The schema.
         candidates: The systems in the order of their registration.
-        pins: Groups that hold data already: they stay, and `moves` tells what would not.
+        pins: Groups that hold data already: they stay, and `moves` has those that would not.
 
     Raises:
         Unplaceable: No system is left for a node or a declared group.

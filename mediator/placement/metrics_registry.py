@@ -162,7 +162,7 @@ class MetricsRegistry:
             series, lane = self._series.get(key) or self._opened(key, now)
             ok = call.outcome == "ok"
             lane.add(now, call.count, call.seconds, ok)
-            if ok:  # a call that failed tells nothing of how fast the store serves
+            if ok:  # the latency of a failed call is not that of the store
                 series.add(now, call.seconds)
 
     def _opened(self, key: tuple[str, str, str, str], now: float) -> tuple[Series, Lane]:

@@ -26,7 +26,7 @@ it count with the historic latency: so a burst hardly shows, and silence leads b
 
 
 def aged(lane: Mapping[str, Any], seconds: int) -> Mapping[str, Any]:
-    """Return what another replica told of a system, as it counts some seconds later."""
+    """Return the row of another replica's snapshot, aged by some seconds."""
     answered = faded(seconds, AVAILABILITY_HALF_LIFE_S)
     return {
         **lane,

@@ -108,7 +108,7 @@ def rank(schema: Schema, candidates: Sequence[Candidate]) -> NodeRank:
         candidates: The systems in the order of their registration.
 
     Raises:
-        Unplaceable: No system is left at a bound node or at a field; `extra["nodes"]` tells all
+        Unplaceable: No system is left at a bound node or at a field; `extra["nodes"]` has all
             such nodes, with their requirement and what each system lacks.
     """
     suspended = {c.name: f"suspended: {c.suspended}" for c in candidates if c.suspended}

@@ -139,7 +139,7 @@ class Lane:
         if now >= self.second + 1:
             self.roll(now)
         self.fresh += 1
-        if ok:  # a call that failed tells nothing of how fast the store serves
+        if ok:  # the latency of a failed call is not that of the store
             self.count += count
             self.served += 1
             self.busy += seconds

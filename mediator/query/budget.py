@@ -13,7 +13,7 @@ __all__ = ["Budget", "Ceiling", "Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The caller's own limits on a query, beside `Limits`; None: no limit.
+    """The caller's own limits on a query, in addition to `Limits`; None: no limit.
 
     Attributes:
         rows: Records that stores may send for it.

@@ -11,7 +11,7 @@ conjunct pushed down to it fails for objects without a fragment there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -152,9 +152,9 @@ def _chosen(query: Query, layout: _Layout) -> Plan:
 
 
 def _by_order(query: Query, layout: _Layout) -> Plan | None:
-    """Let the system that has the order find the objects that have a value there.
+    """Plan with the system of the order as driver, for the objects that have a value there.
 
-    In a descending order the others come last, so that they are seldom asked for.
+    In a descending order the others come last; they are read (`Plan.rest`) only if a page is short.
     """
     first = query.order[0] if query.order and query.aggregate is None else None
     if first is None or not first.descending or first.path[0] not in layout.route.fragment_of:
@@ -172,11 +172,9 @@ def _narrowed(query: Query, condition: Filter) -> Query:
 
 def _plan(query: Query, layout: _Layout) -> Plan:
     route, aliases = layout.route, {join.alias for join in query.joins}
-    own: list[Filter] = []
-    late: list[Filter] = []
-    for part in conjuncts(query.filter):
-        joined = any(path[0] in aliases for path in paths_of(part))
-        (late if joined else own).append(part)
+    late, own = _split(
+        conjuncts(query.filter), lambda part: any(path[0] in aliases for path in paths_of(part))
+    )
     candidates = [
         _candidate(query, layout, fragment, own, late)
         for fragment in route.fragments
@@ -189,21 +187,24 @@ def _plan(query: Query, layout: _Layout) -> Plan:
     return replace(best, fields=fields, driver_fields=read_there)
 
 
+def _split(
+    parts: Iterable[Filter], test: Callable[[Filter], bool]
+) -> tuple[list[Filter], list[Filter]]:
+    """Split conjuncts into those that pass a test, and the others."""
+    results: tuple[list[Filter], list[Filter]] = ([], [])
+    for part in parts:
+        results[not test(part)].append(part)
+    return results
+
+
 def _candidate(
-    query: Query,
-    layout: _Layout,
-    driver: Fragment,
-    own: Sequence[Filter],
-    late: Sequence[Filter],
+    query: Query, layout: _Layout, driver: Fragment, own: Sequence[Filter], late: Sequence[Filter]
 ) -> Plan:
-    """Plan a query with a certain driver; the fields are left to be found."""
+    """Plan a query with a given driver; the fields are left to be computed."""
     store = layout.store_of(driver.system)
     others = followed(query, driver, store, layout.route_of)
     bound = semi_joins(query, late, store, others)
-    offered: list[Filter] = []
-    rest: list[Filter] = []
-    for part in own:
-        (offered if _holds_all(driver, paths_of(part)) else rest).append(part)
+    offered, rest = _split(own, lambda part: _holds_all(driver, paths_of(part)))
     in_order = query.aggregate is None and all(_held(driver, o.path) for o in query.order)
     order = query.order if in_order else ()
     if is_queryable(store):

@@ -106,7 +106,7 @@ class Advice:
         used: Mean utilisation of the window; None: not known.
         peak: Highest mean of a minute in the history that is kept; None likewise.
         forecast: Utilisation expected once what is asked for now would be there; None: the history
-            is too short to tell.
+            is too short.
     """
 
     action: Action

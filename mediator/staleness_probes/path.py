@@ -21,7 +21,7 @@ Versions: TypeAlias = Mapping[str, int | None]
 """Versions of cache groups."""
 
 Reader: TypeAlias = Callable[[str], Awaitable[Versions | None]]
-"""Reads an object by its id, and tells its versions; None: it is not there."""
+"""Reads an object by its id and returns its versions; None: it is not there."""
 
 
 class ProbePath(Protocol):

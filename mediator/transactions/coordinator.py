@@ -176,7 +176,7 @@ class Transactions:
         met = await validate(intents, transaction.reads, routes, intent, now)
         # Only now: a class that is held may have been placed anew before its records were read.
         read = {seen.class_name for seen in transaction.reads} & routes.keys()
-        self._calls.check_writable(f for name in read for f in routes[name].fragments)
+        self._calls.admission.check(f for name in read for f in routes[name].fragments)
         if met:
             raise Blocked(met)
 

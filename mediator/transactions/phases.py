@@ -89,7 +89,7 @@ class Phases:
             raise Blocked
         # Only now: a replica that places a class anew first refuses writes, and then looks for
         # entries. This check comes after the entry, so one of the two sees the other.
-        self._calls.check_writable(fragment for fragment, _ in keys)
+        self._calls.admission.check(fragment for fragment, _ in keys)
         return locked_objects(targets, [*anchor, *states])
 
     async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[RecordState]:

@@ -42,7 +42,7 @@ async def validate(
         reads: The read set.
         routes: The classes that it names, as far as they exist.
         intent: The transaction's own intent.
-        now: The time, in seconds since the epoch.
+        now: Returns the seconds since the epoch.
 
     Returns:
         The records with intents of others, by intent: as long as there are any, the transaction

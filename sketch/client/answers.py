@@ -30,7 +30,7 @@ __all__ = [
     "read_of",
     "result_of",
     "source_of",
-    "unsure_s",
+    "uncertainty_s",
 ]
 
 OK = 200
@@ -143,7 +143,7 @@ def age_s(headers: Mapping[str, str]) -> float:
     return 0.0 if seconds == 0 and is_not_stored(headers) else seconds + _ROUNDING_S
 
 
-def unsure_s(headers: Mapping[str, str]) -> float:
+def uncertainty_s(headers: Mapping[str, str]) -> float:
     """Return how long before its request an answer meant for the origin may have been given.
 
     A cache that answers a request with `no-cache` itself shows it by an age.

@@ -233,11 +233,11 @@ class CoherentClient(Writer):
             NotFound: The class is not there.
             Problem: The service refused; Unreachable: it did not answer.
         """
-        asked = dict(parameters or {})
-        fields = asked.pop("fields", None) if one_by_one else None
+        query_parameters = dict(parameters or {})
+        fields = query_parameters.pop("fields", None) if one_by_one else None
         if one_by_one:
-            asked["fields"] = "id"
-        resource = QueryResult.of(class_name, asked)
+            query_parameters["fields"] = "id"
+        resource = QueryResult.of(class_name, query_parameters)
         result = result_of(await self._reader.read(resource, refresh=refresh))
         if not one_by_one:
             return result

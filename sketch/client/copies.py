@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from sketch.client.statistics import Statistics
 from sketch.client.versions import is_newer
 
-__all__ = ["NO_LIFE", "Copies", "Copy"]
+__all__ = ["NO_TTL", "Copies", "Copy"]
 
-NO_LIFE = 1
+NO_TTL = 1
 """End of the life of what was never promised one, but may be shown while it is fresh."""
 
 _OVERHEAD = 400

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sketch.client.answers import SERVER_ERROR, as_of_us, unsure_s
+from sketch.client.answers import SERVER_ERROR, as_of_us, uncertainty_s
 from sketch.client.clock import Clock
 from sketch.client.connection import Get, Response
 from sketch.client.filters import FilterKeeper
@@ -66,14 +66,14 @@ class DatedReads:
             Unreachable: There was no answer.
         """
         response = await self._get(path, known)
-        if (told_us := as_of_us(response.headers)) is None:
+        if (as_of_shown_us := as_of_us(response.headers)) is None:
             if response.status < SERVER_ERROR:
                 self._undated_until[class_name] = self._clock() + _UNDATED_S
             return None
-        since = self._keeper.sketch_clock.not_before(told_us, self._clock())
+        since = self._keeper.sketch_clock.not_before(as_of_shown_us, self._clock())
         if need.is_met(since, response.headers.get("etag")):
             return response, since
         # Without a condition: a cache keeps whole answers only, for others who ask.
         sent = self._clock()
         response = await self._get(path, {"Cache-Control": "no-cache"})
-        return response, sent - unsure_s(response.headers)
+        return response, sent - uncertainty_s(response.headers)

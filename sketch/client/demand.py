@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sketch.client.resources import Readable, Resource
 
-__all__ = ["Demand", "Wanted"]
+__all__ = ["Demand", "DemandEntry"]
 
 _MOST = 1_000
 """Objects that are remembered; those beyond are revalidated by who reads them."""
@@ -15,12 +15,12 @@ _MOST = 1_000
 _ROUNDS = 10
 """Rounds for which an object is remembered that is not read again."""
 
-_SETTLED = 25
+_STABLE = 25
 """Rounds after which an object that has not changed is not expected to change soon."""
 
 
 @dataclass(slots=True)
-class Wanted:
+class DemandEntry:
     """A whole object that is in demand.
 
     Attributes:
@@ -43,33 +43,33 @@ class Demand:
 
     def __init__(self) -> None:
         self._round = 0
-        self._wanted: dict[str, Wanted] = {}
+        self._entries: dict[str, DemandEntry] = {}
 
     def note(self, address: str, resource: Readable) -> None:
         """Remember that a resource was read; of other kinds than whole objects nothing is."""
-        wanted = self._wanted.get(address)
-        if wanted is not None:
-            wanted.reads += 1
-            if wanted.read != self._round:
-                wanted.read = self._round
-                self._wanted[address] = self._wanted.pop(address)
+        entry = self._entries.get(address)
+        if entry is not None:
+            entry.reads += 1
+            if entry.read != self._round:
+                entry.read = self._round
+                self._entries[address] = self._entries.pop(address)
         elif isinstance(resource, Resource) and not resource.fields:
-            self._wanted[address] = Wanted(address, resource, self._round, self._round)
+            self._entries[address] = DemandEntry(address, resource, self._round, self._round)
 
-    def changed(self, wanted: Wanted) -> None:
+    def changed(self, entry: DemandEntry) -> None:
         """Remember that an object has changed."""
-        wanted.changed = self._round
+        entry.changed = self._round
 
-    def is_settled(self, wanted: Wanted) -> bool:
+    def is_stable(self, entry: DemandEntry) -> bool:
         """Whether an object is not expected to change soon."""
-        return self._round - wanted.changed >= _SETTLED
+        return self._round - entry.changed >= _STABLE
 
-    def lately(self) -> Sequence[Wanted]:
+    def lately(self) -> Sequence[DemandEntry]:
         """Begin a round, and return what was read in the last ones."""
         self._round += 1
-        while self._wanted:
-            oldest = next(iter(self._wanted.values()))
-            if len(self._wanted) <= _MOST and oldest.read >= self._round - _ROUNDS:
+        while self._entries:
+            oldest = next(iter(self._entries.values()))
+            if len(self._entries) <= _MOST and oldest.read >= self._round - _ROUNDS:
                 break
-            del self._wanted[oldest.address]
-        return list(self._wanted.values())
+            del self._entries[oldest.address]
+        return list(self._entries.values())

@@ -44,9 +44,9 @@ class FilterKeeper:
     """Keeps the latest filter.
 
     `epoch` grows when copies that were received before are covered by filters no more: the server's
-    sketch was lost, or the groups of a class were changed. `wanted` is when a filter was last asked
-    for on purpose: what it names was outdated by then. `sketch_clock` is what filters tell of the
-    sketch's time.
+    sketch was lost, or the groups of a class were changed. `requested_at` is when a filter was last
+    asked for on purpose: what it names was outdated by then. `sketch_clock` is what filters tell of
+    the sketch's time.
 
     Args:
         get: Sends requests.
@@ -75,7 +75,7 @@ class FilterKeeper:
         self._last: ClientFilter | None = None
         self._not_before = -math.inf
         self.sketch_clock = SketchClock(math.ceil(delta_s))
-        self.wanted = -math.inf
+        self.requested_at = -math.inf
         self.epoch = 0
 
     def usable(self) -> HeldFilter | None:
@@ -108,7 +108,7 @@ class FilterKeeper:
         async with self._fetching:
             sent = self._clock()
             await self._counted(sent)
-            self.wanted = sent
+            self.requested_at = sent
 
     async def renew(self) -> float:
         """Get a filter, if there is one to be had.
@@ -183,7 +183,7 @@ class FilterKeeper:
 
     def _adopt(self, new: HeldFilter) -> None:
         last, document, before = self._last, new.document, self.epoch
-        if last is not None and document.incarnation == last.incarnation:
+        if last is not None and document.run_id == last.run_id:
             if document.time_us < last.time_us:
                 raise BrokenFilter("a filter came that is older than the one before")
             self.epoch += document.map != last.map

@@ -52,7 +52,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class FetchResult:
     """What came of a request.
 
     Attributes:
@@ -75,7 +75,7 @@ class Flight:
     """
 
     def __init__(
-        self, need: Need, sent: float, task: asyncio.Task[Landed], *, is_dated: bool
+        self, need: Need, sent: float, task: asyncio.Task[FetchResult], *, is_dated: bool
     ) -> None:
         self.need = need
         self.sent = sent
@@ -100,7 +100,7 @@ class Flight:
             return need.filter is not None and self.sent > need.filter.born
         return self.sent > need.floor
 
-    async def landed(self) -> Landed:
+    async def landed(self) -> FetchResult:
         """Wait for the answer; a request that nobody waits for any more is given up.
 
         Raises:
@@ -125,7 +125,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._latest: dict[str, Flight] = {}
-        self._tasks: set[asyncio.Task[Landed]] = set()
+        self._tasks: set[asyncio.Task[FetchResult]] = set()
 
     def find(self, address: str, need: Need) -> Flight | None:
         """Return a flight whose answer will do."""
@@ -137,7 +137,7 @@ class Flights:
         address: str,
         need: Need,
         sent: float,
-        fetch: Coroutine[Any, Any, Landed],
+        fetch: Coroutine[Any, Any, FetchResult],
         *,
         is_dated: bool = False,
     ) -> Flight:

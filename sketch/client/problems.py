@@ -89,8 +89,8 @@ class TransactionAborted(Conflict):
         self, status: int, document: Mapping[str, Any], retry_after_s: float | None = None
     ) -> None:
         super().__init__(status, document, retry_after_s)
-        told = document.get("changed")
-        objects = [o for o in told if isinstance(o, dict)] if isinstance(told, list) else []
+        changes = document.get("changed")
+        objects = [o for o in changes if isinstance(o, dict)] if isinstance(changes, list) else []
         self.changed: Sequence[tuple[str, str]] = [
             (str(object_.get("class")), str(object_.get("id"))) for object_ in objects
         ]
@@ -136,7 +136,7 @@ def problem_of(status: int, body: bytes, headers: Mapping[str, str] | None = Non
     seconds = "" if headers is None else headers.get("retry-after", "")
     members = document if isinstance(document, dict) else {}
     kind = str(members.get("type", "")).rpartition("/")[2]
-    made = _KINDS.get(kind) or _TYPES.get(status, Problem)
-    return made(
+    type_ = _KINDS.get(kind) or _TYPES.get(status, Problem)
+    return type_(
         status, members, float(seconds) if seconds.isascii() and seconds.isdigit() else None
     )

@@ -17,15 +17,15 @@ from sketch.client.answers import (
     expires_us,
     is_not_stored,
     source_of,
-    unsure_s,
+    uncertainty_s,
 )
 from sketch.client.clock import Clock
 from sketch.client.connection import Get, Response
-from sketch.client.copies import NO_LIFE, Copies, Copy
+from sketch.client.copies import NO_TTL, Copies, Copy
 from sketch.client.dated import DatedReads
 from sketch.client.demand import Demand
 from sketch.client.filters import FilterKeeper, HeldFilter
-from sketch.client.flights import Flight, Flights, Landed, Need
+from sketch.client.flights import FetchResult, Flight, Flights, Need
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
 from sketch.client.resources import Readable
@@ -124,7 +124,7 @@ class Reader:
         whole = "return=representation" in response.headers.get("preference-applied", "")
         if whole and etag is not None and resource.keys(self._keeper.groups()):
             now, epoch = self._clock(), self._keeper.epoch
-            copy = Copy(OK, etag, response.content, sent, now, now, NO_LIFE, epoch)
+            copy = Copy(OK, etag, response.content, sent, now, now, NO_TTL, epoch)
             self._copies.put(resource.path, copy)
 
     async def read_at_least(self, resource: Readable, position: str) -> Answer:
@@ -158,7 +158,7 @@ class Reader:
             self._keeper.trigger()
         if refresh:
             return Need(current, now, now)
-        fresh = max(now - self._keeper.bound_s, self._keeper.wanted)
+        fresh = max(now - self._keeper.bound_s, self._keeper.requested_at)
         own = resource.floor(self._own_writes, self._keeper.groups())
         # What was asked for before the copy came may be older than that.
         floor = max(own, fresh, -math.inf if copy is None else copy.received)
@@ -191,13 +191,13 @@ class Reader:
     def _will_do(self, copy: Copy, need: Need) -> bool:
         if copy.knows <= need.own:
             return False
-        if copy.since > need.fresh and copy.expires_us == NO_LIFE:
+        if copy.since > need.fresh and copy.expires_us == NO_TTL:
             return True
         return (copy.since > need.fresh or need.covered) and self._is_alive(copy)
 
     async def _fetch(
         self, resource: Readable, need: Need, sent: float, copy: Copy | None, dated: str | None
-    ) -> Landed:
+    ) -> FetchResult:
         epoch = self._keeper.epoch
         known = {}
         if copy is not None and copy.body is not None and copy.status == OK and copy.etag:
@@ -211,7 +211,7 @@ class Reader:
             if found is not None:
                 return self._land(resource, *found, copy)
         response = await self._ask(resource, known | _FROM_ORIGIN)
-        since = sent - unsure_s(response.headers)
+        since = sent - uncertainty_s(response.headers)
         return replace(self._land(resource, response, since, copy, epoch), since=sent)
 
     async def _ask(self, resource: Readable, headers: dict[str, str]) -> Response:
@@ -240,7 +240,7 @@ class Reader:
         since: float,
         old: Copy | None,
         epoch: int | None = None,
-    ) -> Landed:
+    ) -> FetchResult:
         """Keep what may be kept of an answer, and return what it says.
 
         An answer that no cache may keep leaves a mark. If it confirms a copy, that was kept before
@@ -261,18 +261,18 @@ class Reader:
         elif status in {OK, NOT_FOUND}:
             answer = answer_of(status, headers.get("etag"), response.content, headers)
             body = None if is_not_stored(headers) else response.content
-            end = NO_LIFE if epoch is None else expires_us(headers)
+            end = NO_TTL if epoch is None else expires_us(headers)
             of = self._keeper.epoch if epoch is None else epoch
             kept = Copy(status, answer.etag, body, since, since, now, end, of)
         else:
             raise problem_of(status, response.content, response.headers)
         self._copies.put(resource.path, kept)
-        return Landed(answer, since)
+        return FetchResult(answer, since)
 
 
 def _confirmed(old: Copy, headers: Mapping[str, str], epoch: int | None) -> Copy:
     """Return a copy with the life that it has by an answer that confirms it."""
     if epoch is None:
         return old  # The life that it was promised, under the filters it was promised by.
-    end = min(old.expires_us, NO_LIFE) if is_not_stored(headers) else expires_us(headers)
+    end = min(old.expires_us, NO_TTL) if is_not_stored(headers) else expires_us(headers)
     return replace(old, expires_us=end, epoch=epoch)

@@ -18,8 +18,8 @@ import orjson
 from sketch.client.answers import OK
 from sketch.client.clock import Clock
 from sketch.client.connection import Response
-from sketch.client.copies import NO_LIFE, Copies, Copy
-from sketch.client.demand import Demand, Wanted
+from sketch.client.copies import NO_TTL, Copies, Copy
+from sketch.client.demand import Demand, DemandEntry
 from sketch.client.filters import FilterKeeper
 from sketch.client.problems import PortolanError, problem_of
 from sketch.client.resources import Resource
@@ -48,7 +48,7 @@ _FEW = 3
 """So few are asked for one by one: their answers have lives, and may be kept on the way."""
 
 
-class _Asked(NamedTuple):
+class _Exchange(NamedTuple):
     sent: float
     received: float
     epoch: int
@@ -96,26 +96,26 @@ class Renewer:
             await sleep(_ROUND * self._keeper.bound_s)
             await self._renew(self._demand.lately())
 
-    async def _renew(self, lately: Sequence[Wanted]) -> None:
+    async def _renew(self, lately: Sequence[DemandEntry]) -> None:
         """Renew what would be too old by the end of the next round.
 
         What the filter does not name, and does not seem to change, is revalidated by itself: so it
         gets a life to be shown by. Without one, what is written next is not named any more.
         """
-        together: list[Wanted] = []
-        alone: list[Wanted] = []
+        together: list[DemandEntry] = []
+        alone: list[DemandEntry] = []
         now_us = self._keeper.latest_us(self._clock())
-        for wanted, copy in self._grown_old(lately):
-            keys = wanted.resource.keys(self._keeper.groups())
+        for entry, copy in self._grown_old(lately):
+            keys = entry.resource.keys(self._keeper.groups())
             if self._names(keys):
-                together.append(wanted)
+                together.append(entry)
             elif keys and copy.expires_us <= now_us:
-                (alone if self._demand.is_settled(wanted) else together).append(wanted)
+                (alone if self._demand.is_stable(entry) else together).append(entry)
         if len(together) <= _FEW:
             together, alone = [], together + alone
-        for wanted in alone[:_AT_ONCE]:
-            wanted.reads = 0
-            self._revalidate(wanted.resource)
+        for entry in alone[:_AT_ONCE]:
+            entry.reads = 0
+            self._revalidate(entry.resource)
         parcels = (together[at : at + _AT_ONCE] for at in range(0, len(together), _AT_ONCE))
         await asyncio.gather(*map(self._ask, parcels))
 
@@ -124,19 +124,19 @@ class Renewer:
         current = self._keeper.usable()
         return current is not None and any(current.document.contains(key) for key in keys)
 
-    def _grown_old(self, lately: Sequence[Wanted]) -> Iterator[tuple[Wanted, Copy]]:
+    def _grown_old(self, lately: Sequence[DemandEntry]) -> Iterator[tuple[DemandEntry, Copy]]:
         old = self._clock() + self._took_s - _OLD * self._keeper.bound_s
-        for wanted in lately:
-            if wanted.reads < _WORTH:
+        for entry in lately:
+            if entry.reads < _WORTH:
                 continue
-            copy = self._copies.get(wanted.address)
+            copy = self._copies.get(entry.address)
             if copy is None or copy.etag is None or copy.body is None or copy.since > old:
                 continue
-            yield wanted, copy
+            yield entry, copy
 
-    async def _ask(self, some: Sequence[Wanted]) -> None:
+    async def _ask(self, some: Sequence[DemandEntry]) -> None:
         """Ask for many objects; what fails is revalidated by who reads it."""
-        operations = [self._operation(wanted) for wanted in some]
+        operations = [self._operation(entry) for entry in some]
         epoch, sent = self._keeper.epoch, self._clock()
         self._statistics.renewals += 1
         try:
@@ -145,32 +145,41 @@ class Renewer:
                 raise problem_of(response.status, response.content, response.headers)
             now = self._clock()
             self._took_s = now - sent
-            for wanted, result in zip(some, orjson.loads(response.content), strict=True):
-                self._take(wanted, result, _Asked(sent, now, epoch))
+            for entry, result in zip(some, orjson.loads(response.content), strict=True):
+                self._take(entry, result, _Exchange(sent, now, epoch))
         except PortolanError as error:
             _log.info("nothing was renewed: %s", error)
         except (ValueError, TypeError, LookupError):
             _log.warning("an answer to a batch makes no sense", exc_info=True)
 
-    def _operation(self, wanted: Wanted) -> dict[str, str]:
-        resource, copy = wanted.resource, self._copies.get(wanted.address)
+    def _operation(self, entry: DemandEntry) -> dict[str, str]:
+        resource, copy = entry.resource, self._copies.get(entry.address)
         known = {"if_none_match": copy.etag} if copy is not None and copy.etag else {}
         return {"op": "get", "class": resource.class_name, "id": resource.id, **known}
 
-    def _take(self, wanted: Wanted, result: Mapping[str, Any], asked: _Asked) -> None:
+    def _take(self, entry: DemandEntry, result: Mapping[str, Any], exchange: _Exchange) -> None:
         """Keep what was answered of an object, as old as the request."""
-        tag, old = result.get("etag"), self._copies.get(wanted.address)
+        tag, old = result.get("etag"), self._copies.get(entry.address)
         if tag is None or "partial" in result:
             return
         if old is not None and old.etag == tag and old.body is not None:
             # The life that it was promised, under the filters it was promised by, it keeps.
-            new = replace(old, since=asked.sent, knows=asked.sent, received=asked.received)
+            new = replace(old, since=exchange.sent, knows=exchange.sent, received=exchange.received)
         elif result["status"] == OK:
             body = orjson.dumps(result["body"])
-            new = Copy(OK, tag, body, asked.sent, asked.sent, asked.received, NO_LIFE, asked.epoch)
-            self._demand.changed(wanted)
+            new = Copy(
+                OK,
+                tag,
+                body,
+                exchange.sent,
+                exchange.sent,
+                exchange.received,
+                NO_TTL,
+                exchange.epoch,
+            )
+            self._demand.changed(entry)
         else:
             return
         self._statistics.renewed += 1
-        wanted.reads = 0
-        self._copies.put(wanted.address, new)
+        entry.reads = 0
+        self._copies.put(entry.address, new)

@@ -142,11 +142,11 @@ class QueryResult:
 
     Attributes:
         class_name: The class asked.
-        spelling: The query as it is spelled in the address.
+        query: The query as it is spelled in the address.
     """
 
     class_name: str
-    spelling: str
+    query: str
 
     @classmethod
     def of(cls, class_name: str, parameters: Mapping[str, Any]) -> QueryResult:
@@ -158,7 +158,7 @@ class QueryResult:
     def path(self) -> str:
         """Path and query, below the address of the database."""
         path = segment(self.class_name)
-        return f"{path}?{self.spelling}" if self.spelling else path
+        return f"{path}?{self.query}" if self.query else path
 
     def dated_path(self, _: int) -> None:
         """Results have no dated answers."""
@@ -166,7 +166,7 @@ class QueryResult:
     def keys(self, group_map: GroupMap) -> tuple[str, ...]:
         """Return the key that a filter tests it by; none if the map does not know the class."""
         known = self.class_name in group_map
-        return (key_of_query(self.class_name, self.spelling),) if known else ()
+        return (key_of_query(self.class_name, self.query),) if known else ()
 
     def floor(self, floors: Floors, _: GroupMap) -> float:
         """Return after which time an answer must have been asked for."""

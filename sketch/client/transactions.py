@@ -25,7 +25,7 @@ from sketch.client.resources import Resource
 __all__ = ["Transaction", "Transactor"]
 
 _T = TypeVar("_T")
-_Place: TypeAlias = tuple[str, str]
+_RecordKey: TypeAlias = tuple[str, str]
 _Op: TypeAlias = Literal["put", "patch", "update", "delete"]
 
 _FIRST_PAUSE_S: Final = 0.005
@@ -54,7 +54,7 @@ class Transaction:
         self._read = read
         self._commit = commit
         self._seen: dict[Resource, Answer] = {}
-        self._operations: dict[_Place, dict[str, Any]] = {}
+        self._operations: dict[_RecordKey, dict[str, Any]] = {}
         self._is_over = False
         self.results: Sequence[Written] = ()
 
@@ -136,7 +136,7 @@ class Transaction:
         return self.results
 
     @property
-    def written(self) -> Sequence[_Place]:
+    def written(self) -> Sequence[_RecordKey]:
         """Class and id of the objects that it writes."""
         return tuple(self._operations)
 

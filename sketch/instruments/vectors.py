@@ -88,13 +88,15 @@ _QUERIES: Final[tuple[dict[str, Any], ...]] = (
         }
     },
 )
-_INCARNATION: Final = "00112233445566778899aabbccddeeff"
+_RUN_ID: Final = "00112233445566778899aabbccddeeff"
 _TIME_US: Final = 1_767_225_600_123_456
 
 
-def key_of(told: Any) -> str:
+def key_of(document: Any) -> str:
     """Return a key as the vectors write it."""
-    return told if isinstance(told, str) else str(told["repeat"]) * int(told["times"])
+    return (
+        document if isinstance(document, str) else str(document["repeat"]) * int(document["times"])
+    )
 
 
 def vectors() -> dict[str, list[dict[str, Any]]]:
@@ -106,9 +108,9 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
             for seed in _SEEDS
         ],
         "positions": list(_positions()),
-        "documents": [_document(told, holds) for told, holds in _filters()],
+        "documents": [_document(document, holds) for document, holds in _filters()],
         "queries": [
-            {"asked": asked, "spelled": QueryResult.of("articles", asked).spelling}
+            {"asked": asked, "spelled": QueryResult.of("articles", asked).query}
             for asked in _QUERIES
         ],
         "broken": list(_broken()),
@@ -144,22 +146,22 @@ def _filters() -> Iterator[tuple[ClientFilter, tuple[str, ...]]]:
     yield _filter(wide, (), _MAP), ()
     yield _filter(narrow, (), {}), ()
     full = b"\xff" * wide.size
-    everything = ClientFilter(wide, full, _TIME_US, 1, _INCARNATION, 2**53 - 1, _MAP, True)
+    everything = ClientFilter(wide, full, _TIME_US, 1, _RUN_ID, 2**53 - 1, _MAP, True)
     yield everything, _KEYS
 
 
 def _filter(shape: FilterShape, keys: tuple[str, ...], groups: GroupMap) -> ClientFilter:
     held = BloomFilter(shape)
     held.add_many(keys)
-    return ClientFilter(shape, bytes(held.bits), _TIME_US, 60_000, _INCARNATION, len(keys), groups)
+    return ClientFilter(shape, bytes(held.bits), _TIME_US, 60_000, _RUN_ID, len(keys), groups)
 
 
-def _document(told: ClientFilter, holds: tuple[str, ...]) -> dict[str, Any]:
+def _document(document: ClientFilter, holds: tuple[str, ...]) -> dict[str, Any]:
     return {
-        "binary": _base64(encode(told)),
-        "json": json.loads(encode_json(told)),
+        "binary": _base64(encode(document)),
+        "json": json.loads(encode_json(document)),
         "holds": holds,
-        "lacks": [key for key in _KEYS if not told.contains(key)],
+        "lacks": [key for key in _KEYS if not document.contains(key)],
     }
 
 

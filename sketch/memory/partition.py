@@ -28,7 +28,7 @@ class MemoryPartition:
     """A partition; `now` is microseconds on the sketch's clock.
 
     Attributes:
-        incarnation: Of the filter.
+        run_id: Of the filter.
         filter: Which keys are in it.
         purges: What is to be purged.
         versions: Versions of keys that caches may hold.
@@ -47,11 +47,11 @@ class MemoryPartition:
         self._stale = Deadlines()
         self._leases = Deadlines()
         self._writes: dict[str, _Write] = {}
-        self._marks: dict[str, int] = {}
-        self._contested: set[str] = set()
-        self._wanted: set[str] = set()
+        self._pending: dict[str, int] = {}
+        self._concurrent: set[str] = set()
+        self._contended: set[str] = set()
         self.queries = Registrations(limits.queries, now)
-        self.incarnation = uuid4().hex
+        self.run_id = uuid4().hex
         self.filter = CountingFilter(shape)
         self.purges = OwedPurges(limits)
         self.versions = Versions()
@@ -72,17 +72,17 @@ class MemoryPartition:
             self._leases.put(token, now + self._lease_us)
         for key in keys:
             if key not in write.held:
-                write.held[key] = self._mark(now, key)
+                write.held[key] = self._announce(now, key)
         return [key for key in dict.fromkeys(keys) if write.held[key]]
 
-    def _mark(self, now: int, key: str) -> bool:
+    def _announce(self, now: int, key: str) -> bool:
         handed = self._handed.of(key)
         if handed > now:  # a pending write alone, of a key that no cache can hold, sets no bits
             self._stale.extend(key, handed)
             self.filter.add(key)
-        self._marks[key] = self._marks.get(key, 0) + 1
-        if self._marks[key] > 1:
-            self._contested.add(key)
+        self._pending[key] = self._pending.get(key, 0) + 1
+        if self._pending[key] > 1:
+            self._concurrent.add(key)
         self.versions.forget(key)
         return handed > now or now < self.saturated_until
 
@@ -92,16 +92,16 @@ class MemoryPartition:
         if write is None:
             return EndResult.DONE
         self._leases.discard(token)
-        wanted = not self._wanted.isdisjoint(write.held)
+        contended = not self._contended.isdisjoint(write.held)
         for key, held in write.held.items():
-            pending = self._unmark(now, key)
+            pending = self._withdraw(now, key)
             if self._handed.of(key) > now:
-                self.versions.made(key, versions.get(key), pending=pending)
+                self.versions.record_write(key, versions.get(key), pending=pending)
             else:
                 self.versions.forget(key)
             if held:
                 self.purges.owe(now, key)
-        return EndResult.CONTENDED if wanted else EndResult.DONE
+        return EndResult.CONTENDED if contended else EndResult.DONE
 
     def close(
         self, now: int, token: str, versions: Mapping[str, int], changes: ResultChanges
@@ -112,7 +112,7 @@ class MemoryPartition:
             if changes.pauses_registration:
                 self.queries.keep_quiet(now)
             return EndResult.BEHIND
-        if write is not None and changes.exclusive and not self._contested.isdisjoint(write.held):
+        if write is not None and changes.exclusive and not self._concurrent.isdisjoint(write.held):
             return EndResult.CONCURRENT
         return self.end(now, token, versions)
 
@@ -135,13 +135,13 @@ class MemoryPartition:
             self.queries.add(query)
         return granted
 
-    def _unmark(self, now: int, key: str) -> bool:
-        self._marks[key] -= 1
-        if self._marks[key]:
+    def _withdraw(self, now: int, key: str) -> bool:
+        self._pending[key] -= 1
+        if self._pending[key]:
             return True
-        del self._marks[key]
-        self._contested.discard(key)
-        self._wanted.discard(key)
+        del self._pending[key]
+        self._concurrent.discard(key)
+        self._contended.discard(key)
         if self._stale.of(key) <= now:
             self._stale.discard(key)
             self.filter.discard(key)
@@ -158,8 +158,8 @@ class MemoryPartition:
         return ttl_us
 
     def _is_refused(self, keys: Sequence[str]) -> bool:
-        if pending := {key for key in keys if key in self._marks}:
-            self._wanted |= pending
+        if pending := {key for key in keys if key in self._pending}:
+            self._contended |= pending
             return True
         new = sum(key not in self._handed for key in keys)
         return new > 0 and len(self._handed) + new > self._limits.keys
@@ -168,7 +168,7 @@ class MemoryPartition:
         """Remove what has expired, at most so many keys of either kind; return how many."""
         stale = self._stale.take(now, most)
         for key in stale:
-            if key not in self._marks:
+            if key not in self._pending:
                 self.filter.discard(key)
         handed = self._handed.take(now, most)
         for key in handed:
@@ -181,7 +181,7 @@ class MemoryPartition:
         return PartitionState(
             partition=partition,
             time_us=now,
-            incarnation=self.incarnation,
+            run_id=self.run_id,
             generation=self.filter.generation,
             keys=len(self.filter),
             bits_set=self.filter.bits_set,

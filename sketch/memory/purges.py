@@ -52,7 +52,7 @@ class OwedPurges:
             self._next.put(key, now + self._lease_us)
         return keys
 
-    def settle(self, key: str, ticket: int) -> None:
+    def acknowledge(self, key: str, ticket: int) -> None:
         """Strike off what a purge that was given out at a time has settled."""
         left = {time for time in self._owed.pop(key, ()) if time > ticket}
         self._next.discard(key)

@@ -43,7 +43,7 @@ class Versions:
         for kept in (self._known, self._fills, self._unseen):
             kept.pop(key, None)
 
-    def made(self, key: str, version: int | None, *, pending: bool) -> None:
+    def record_write(self, key: str, version: int | None, *, pending: bool) -> None:
         """Set the version that a write made; None: it is not known."""
         before = self._unseen.get(key, 0)
         last = None if version is None or before is None else max(before, version)

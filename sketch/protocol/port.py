@@ -190,7 +190,7 @@ class Snapshot:
         shape: Size, number of bits of a key, seed.
         bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
         time_us: When the bits held: read before them, the earliest of a union.
-        incarnation: 32 hexadecimal digits; changes when the sketch was lost.
+        run_id: 32 hexadecimal digits; changes when the sketch was lost.
         generation: Counts the changes of the bits; of a union, a digest of its partitions' ones.
         revalidate_all: The sketch was lost lately: all bits are set.
     """
@@ -198,7 +198,7 @@ class Snapshot:
     shape: FilterShape
     bits: bytes
     time_us: int
-    incarnation: str
+    run_id: str
     generation: int
     revalidate_all: bool = False
 

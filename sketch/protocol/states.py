@@ -18,7 +18,7 @@ class PartitionState:
     Attributes:
         partition: The partition.
         time_us: The moment.
-        incarnation: 32 hexadecimal digits; changes when the partition was lost.
+        run_id: 32 hexadecimal digits; changes when the partition was lost.
         generation: Counts the changes of the bits.
         keys: Keys in the filter.
         bits_set: Bits of the filter that are set.
@@ -35,7 +35,7 @@ class PartitionState:
 
     partition: Partition
     time_us: int
-    incarnation: str
+    run_id: str
     generation: int
     keys: int
     bits_set: int

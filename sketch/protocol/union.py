@@ -11,9 +11,9 @@ import numpy as np
 from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Snapshot
 
-__all__ = ["NO_INCARNATION", "full_bits", "united"]
+__all__ = ["NO_RUN_ID", "full_bits", "united"]
 
-NO_INCARNATION: Final = "0" * 32
+NO_RUN_ID: Final = "0" * 32
 _GENERATION_BYTES: Final = 8
 
 
@@ -32,13 +32,13 @@ def united(snapshots: Sequence[Snapshot]) -> Snapshot:
         return snapshots[0]
     shape = snapshots[0].shape
     all_stale = any(s.revalidate_all for s in snapshots)
-    told = "".join(f"{s.incarnation}{s.generation}." for s in snapshots)
+    identity = "".join(f"{s.run_id}{s.generation}." for s in snapshots)
     return Snapshot(
         shape=shape,
         bits=full_bits(shape) if all_stale else _joined(snapshots),
         time_us=min(s.time_us for s in snapshots),
-        incarnation=_digest("".join(s.incarnation for s in snapshots), 16).hex(),
-        generation=int.from_bytes(_digest(told, _GENERATION_BYTES)),
+        run_id=_digest("".join(s.run_id for s in snapshots), 16).hex(),
+        generation=int.from_bytes(_digest(identity, _GENERATION_BYTES)),
         revalidate_all=all_stale,
     )
 

@@ -46,7 +46,7 @@ _VERSION: Final = 1
 _FAMILY: Final = 1
 _REVALIDATE_ALL: Final = 1
 _LONGEST_MAP: Final = 2**24
-_INCARNATION: Final = re.compile(r"[0-9a-f]{32}")
+_RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
 _NATURAL: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 _LONGEST_VALIDITY_MS: Final = 2**32 - 1
 _HIGHEST: Final = 2**64 - 1
@@ -69,7 +69,7 @@ class ClientFilter:
         bits: The bit array, most significant bit first.
         time_us: When the bits held, by the sketch's clock, in microseconds since 1970.
         valid_for_ms: The longest time that it may be used, in milliseconds.
-        incarnation: 32 hexadecimal digits; changes when the sketch was lost.
+        run_id: 32 hexadecimal digits; changes when the sketch was lost.
         generation: Counts the changes of the bits.
         map: Which groups each class has, and which fields each group.
         revalidate_all: Every key counts as stale.
@@ -82,7 +82,7 @@ class ClientFilter:
     bits: bytes
     time_us: int
     valid_for_ms: int
-    incarnation: str
+    run_id: str
     generation: int
     map: GroupMap
     revalidate_all: bool = False
@@ -94,7 +94,7 @@ class ClientFilter:
             raise WireError("the time or the generation is out of bounds")
         if not 0 <= self.valid_for_ms <= _LONGEST_VALIDITY_MS:
             raise WireError("the validity is out of bounds")
-        if not _INCARNATION.fullmatch(self.incarnation):
+        if not _RUN_ID.fullmatch(self.run_id):
             raise WireError("the incarnation is not of 32 hexadecimal digits")
 
     @classmethod
@@ -105,7 +105,7 @@ class ClientFilter:
             snapshot.bits,
             snapshot.time_us,
             valid_for_ms,
-            snapshot.incarnation,
+            snapshot.run_id,
             snapshot.generation,
             groups,
             snapshot.revalidate_all,
@@ -151,23 +151,23 @@ class ClientFilter:
         return blake2b(self.map_text, digest_size=8).hexdigest()
 
 
-def encode(told: ClientFilter) -> bytes:
+def encode(document: ClientFilter) -> bytes:
     """Return the binary form."""
     header = _HEADER.pack(
         _MAGIC,
         _VERSION,
         _FAMILY,
-        told.shape.hashes,
-        _REVALIDATE_ALL if told.revalidate_all else 0,
-        told.shape.seed,
-        told.shape.bits,
-        told.time_us,
-        told.valid_for_ms,
-        bytes.fromhex(told.incarnation),
-        told.generation,
-        len(told.map_text),
+        document.shape.hashes,
+        _REVALIDATE_ALL if document.revalidate_all else 0,
+        document.shape.seed,
+        document.shape.bits,
+        document.time_us,
+        document.valid_for_ms,
+        bytes.fromhex(document.run_id),
+        document.generation,
+        len(document.map_text),
     )
-    body = header + told.map_text + told.bits
+    body = header + document.map_text + document.bits
     return body + zlib.crc32(body).to_bytes(_SUM_BYTES)
 
 
@@ -183,7 +183,7 @@ def decode(raw: bytes) -> ClientFilter:
     magic, version, family, hashes, flags, seed, bits, time_us, valid_for_ms, *rest = (
         _HEADER.unpack_from(raw)
     )
-    incarnation, generation, map_length = rest
+    run_id, generation, map_length = rest
     # A flag that is not known here may change what the bits mean.
     if (magic, version, family) != (_MAGIC, _VERSION, _FAMILY) or flags & ~_REVALIDATE_ALL:
         raise WireError("the version is not known here")
@@ -195,29 +195,29 @@ def decode(raw: bytes) -> ClientFilter:
         raw[start:end],
         time_us,
         valid_for_ms,
-        incarnation.hex(),
+        run_id.hex(),
         generation,
         _map(_json(raw[_HEADER.size : start])),
         bool(flags & _REVALIDATE_ALL),
     )
 
 
-def encode_json(told: ClientFilter) -> bytes:
+def encode_json(document: ClientFilter) -> bytes:
     """Return the form in JSON."""
     return orjson.dumps(
         {
             "version": _VERSION,
             "hash": _FAMILY,
-            "k": told.shape.hashes,
-            "revalidate_all": told.revalidate_all,
-            "seed": told.shape.seed,
-            "m": told.shape.bits,
-            "time_us": told.time_us,
-            "valid_for_ms": told.valid_for_ms,
-            "incarnation": told.incarnation,
-            "generation": str(told.generation),  # 64 bits are too many for JavaScript
-            "map": orjson.Fragment(told.map_text),
-            "bits": base64.b64encode(told.bits).decode(),
+            "k": document.shape.hashes,
+            "revalidate_all": document.revalidate_all,
+            "seed": document.shape.seed,
+            "m": document.shape.bits,
+            "time_us": document.time_us,
+            "valid_for_ms": document.valid_for_ms,
+            "incarnation": document.run_id,
+            "generation": str(document.generation),  # 64 bits are too many for JavaScript
+            "map": orjson.Fragment(document.map_text),
+            "bits": base64.b64encode(document.bits).decode(),
         }
     )
 
@@ -228,25 +228,25 @@ def decode_json(raw: bytes) -> ClientFilter:
     Raises:
         WireError: It is none.
     """
-    told = _json(raw)
-    if not isinstance(told, dict):
+    document = _json(raw)
+    if not isinstance(document, dict):
         raise WireError("it is no object")
-    if (_member(told, "version", int), _member(told, "hash", int)) != (_VERSION, _FAMILY):
+    if (_member(document, "version", int), _member(document, "hash", int)) != (_VERSION, _FAMILY):
         raise WireError("the version is not known here")
     return ClientFilter(
-        _shape(*(_member(told, name, int) for name in ("m", "k", "seed"))),
-        _bits(_member(told, "bits", str)),
-        _member(told, "time_us", int),
-        _member(told, "valid_for_ms", int),
-        _member(told, "incarnation", str),
-        _natural(_member(told, "generation", str)),
-        _map(_member(told, "map", dict)),
-        _member(told, "revalidate_all", bool),
+        _shape(*(_member(document, name, int) for name in ("m", "k", "seed"))),
+        _bits(_member(document, "bits", str)),
+        _member(document, "time_us", int),
+        _member(document, "valid_for_ms", int),
+        _member(document, "incarnation", str),
+        _natural(_member(document, "generation", str)),
+        _map(_member(document, "map", dict)),
+        _member(document, "revalidate_all", bool),
     )
 
 
-def _member(told: dict[str, Any], name: str, kind: type[_T]) -> _T:
-    value = told.get(name)
+def _member(document: dict[str, Any], name: str, kind: type[_T]) -> _T:
+    value = document.get(name)
     # A subclass will not do: True is an int to Python, and to nobody else.
     if type(value) is not kind:
         raise WireError(f"{name} is missing, or of another type")
@@ -280,21 +280,21 @@ def _json(text: bytes) -> Any:
         raise WireError("it is not JSON") from None
 
 
-def _map(told: object) -> GroupMap:
-    return {name: _groups(groups) for name, groups in _object(told)}
+def _map(document: object) -> GroupMap:
+    return {name: _groups(groups) for name, groups in _object(document)}
 
 
-def _groups(told: object) -> dict[str, tuple[str, ...]]:
-    return {name: _fields(fields) for name, fields in _object(told)}
+def _groups(document: object) -> dict[str, tuple[str, ...]]:
+    return {name: _fields(fields) for name, fields in _object(document)}
 
 
-def _fields(told: object) -> tuple[str, ...]:
-    if not isinstance(told, list) or not all(isinstance(name, str) for name in told):
+def _fields(document: object) -> tuple[str, ...]:
+    if not isinstance(document, list) or not all(isinstance(name, str) for name in document):
         raise WireError("the fields of a group are no list of names")
-    return tuple(told)
+    return tuple(document)
 
 
-def _object(told: object) -> ItemsView[str, Any]:
-    if not isinstance(told, dict):
+def _object(document: object) -> ItemsView[str, Any]:
+    if not isinstance(document, dict):
         raise WireError("the map is not one of classes and groups")
-    return told.items()
+    return document.items()

@@ -67,7 +67,7 @@ class Lane:
     ) -> None:
         self._purger = purger
         self._limits = limits
-        self._tell = tell
+        self._on_event = tell
         self._timing = timing
         self._busy = 0
         self._failures = 0
@@ -145,14 +145,14 @@ class Lane:
             self._failed(keys, PurgeFailed(self._purger.name, "timeout"))
             return False
         self._works()
-        self._tell(PurgesSent(self._purger.name, len(keys), self._timing.clock() - begun))
+        self._on_event(PurgesSent(self._purger.name, len(keys), self._timing.clock() - begun))
         return True
 
     def _failed(self, keys: Sequence[CachedKey], failure: PurgeFailed) -> None:
         name = self._purger.name
-        self._tell(PurgesFailed(name, len(keys), failure.reason, failure.status))
+        self._on_event(PurgesFailed(name, len(keys), failure.reason, failure.status))
         if self.trusted:
-            self._tell(PurgerChanged(name, down=True))
+            self._on_event(PurgerChanged(name, down=True))
         # From half the pause to all of it, so that replicas do not come back at the same moment.
         doubled = self._limits.first_wait_s * 2.0 ** min(self._failures, 30)
         pause = min(doubled, self._limits.longest_wait_s) * (1 + self._timing.chance()) / 2
@@ -161,7 +161,7 @@ class Lane:
 
     def _works(self) -> None:
         if not self.trusted:
-            self._tell(PurgerChanged(self._purger.name, down=False))
+            self._on_event(PurgerChanged(self._purger.name, down=False))
         self._failures = 0
         self._until = 0.0
 

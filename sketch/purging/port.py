@@ -33,8 +33,8 @@ class PurgeFailed(Exception):
     """
 
     def __init__(self, purger: str, reason: Reason, status: int | None = None) -> None:
-        told = reason if status is None else f"{reason} with status {status}"
-        super().__init__(f"{purger}: {told}")
+        outcome = reason if status is None else f"{reason} with status {status}"
+        super().__init__(f"{purger}: {outcome}")
         self.reason: Reason = reason
         self.status = status
 

@@ -13,8 +13,8 @@ from sketch.purging.requests import CacheConnection, checked_secret, checked_url
 
 __all__ = ["TagApi", "TagPurger", "cloudflare", "fastly", "varnish"]
 
-_PLACE_OF_TAGS: Final = "{tags}"
-_PLACE_OF_KEY: Final = "{secret}"
+_TAGS_PLACEHOLDER: Final = "{tags}"
+_KEY_PLACEHOLDER: Final = "{secret}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,13 @@ class TagPurger:
     def _headers(self, tags: Sequence[str]) -> dict[str, str]:
         listed = self._api.separator.join(tags)
         return {
-            name: value.replace(_PLACE_OF_TAGS, listed).replace(_PLACE_OF_KEY, self._secret)
+            name: value.replace(_TAGS_PLACEHOLDER, listed).replace(_KEY_PLACEHOLDER, self._secret)
             for name, value in self._api.headers.items()
         }
 
 
 def _filled(body: Any, tags: list[str]) -> Any:
-    if body == _PLACE_OF_TAGS:
+    if body == _TAGS_PLACEHOLDER:
         return tags
     if isinstance(body, dict):
         return {name: _filled(value, tags) for name, value in body.items()}
@@ -104,7 +104,7 @@ def varnish(name: str, url: str, token: str) -> TagApi:
         url: Where the Varnish listens.
         token: Its ``PORTOLAN_PURGE_TOKEN``.
     """
-    headers = {"Surrogate-Key": _PLACE_OF_TAGS, "Authorization": f"Bearer {_PLACE_OF_KEY}"}
+    headers = {"Surrogate-Key": _TAGS_PLACEHOLDER, "Authorization": f"Bearer {_KEY_PLACEHOLDER}"}
     return TagApi(name, url, token, "PURGE", headers)
 
 
@@ -117,8 +117,8 @@ def fastly(name: str, service: str, key: str, api: str = "https://api.fastly.com
         key: A key of its API that may purge.
         api: Where the API is.
     """
-    headers = {"Fastly-Key": _PLACE_OF_KEY}
-    body = {"surrogate_keys": _PLACE_OF_TAGS}
+    headers = {"Fastly-Key": _KEY_PLACEHOLDER}
+    body = {"surrogate_keys": _TAGS_PLACEHOLDER}
     return TagApi(name, f"{api}/service/{service}/purge", key, "POST", headers, body, most=256)
 
 
@@ -136,6 +136,6 @@ def cloudflare(
         api: Where the API is.
     """
     url = f"{api}/zones/{zone}/purge_cache"
-    headers = {"Authorization": f"Bearer {_PLACE_OF_KEY}"}
-    body = {"tags": _PLACE_OF_TAGS}
+    headers = {"Authorization": f"Bearer {_KEY_PLACEHOLDER}"}
+    body = {"tags": _TAGS_PLACEHOLDER}
     return TagApi(name, url, token, "POST", headers, body, most=30)

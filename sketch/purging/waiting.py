@@ -33,19 +33,19 @@ class WaitingKeys:
             self._taken[key] = now
             self._since.setdefault(key, now)
 
-    def settle(self, keys: Iterable[CachedKey]) -> None:
+    def confirmed(self, keys: Iterable[CachedKey]) -> None:
         """Forget keys that are purged everywhere."""
         for key in keys:
             self._taken.pop(key, None)
             self._since.pop(key, None)
 
-    def told(self, now: float) -> PurgesWaiting:
+    def event(self, now: float) -> PurgesWaiting:
         """Return what there is to tell; keys count as repeated once."""
         while self._taken:
             key, taken = next(iter(self._taken.items()))
             if now - taken < _FORGOTTEN_S:
                 break
-            self.settle([key])
+            self.confirmed([key])
         repeated, self._repeated = self._repeated, 0
         oldest = next(iter(self._since.values()), now)
         return PurgesWaiting(len(self._taken), now - oldest, repeated)

@@ -46,7 +46,7 @@ class Purging:
             raise ValueError("Purging needs a purger.")
         self._queue = queue
         self._partitions = partitions
-        self._tell = tell
+        self._on_event = tell
         self._limits = limits or PurgingLimits()
         self._timing = timing or Timing()
         self._lanes = [Lane(purger, self._limits, tell, self._timing) for purger in purgers]
@@ -106,7 +106,7 @@ class Purging:
         try:
             taken = await self._queue.take_purges(self._partitions(), self._limits.batch)
         except SketchUnavailable:
-            self._tell(PurgeQueueUnanswered())
+            self._on_event(PurgeQueueUnanswered())
             return ()
         self._waiting.take(self._timing.clock(), map(_key_of, taken))
         return taken
@@ -121,9 +121,9 @@ class Purging:
     def _send(self, taken: Sequence[Purge], batches: asyncio.TaskGroup) -> None:
         keys = list(dict.fromkeys(map(_key_of, taken)))
         sent = [batches.create_task(lane.deliver(keys)) for lane in self._lanes]
-        batches.create_task(self._settle(taken, sent))
+        batches.create_task(self._acknowledge(taken, sent))
 
-    async def _settle(
+    async def _acknowledge(
         self, taken: Sequence[Purge], sent: Sequence[asyncio.Task[frozenset[CachedKey]]]
     ) -> None:
         everywhere = frozenset.intersection(*await asyncio.gather(*sent))
@@ -132,10 +132,10 @@ class Purging:
             if done:
                 await self._queue.acknowledge_purges(done)
         except SketchUnavailable:
-            self._tell(PurgeQueueUnanswered())
+            self._on_event(PurgeQueueUnanswered())
         else:
-            self._waiting.settle(everywhere)
-        self._tell(self._waiting.told(self._timing.clock()))
+            self._waiting.confirmed(everywhere)
+        self._on_event(self._waiting.event(self._timing.clock()))
         self._woken.set()
 
     async def _rest(self) -> None:

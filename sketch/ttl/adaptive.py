@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 from sketch.protocol.port import Partition
+from sketch.ttl.counterfactual import Outcome
 from sketch.ttl.exchange import received, to_tell
-from sketch.ttl.hindsight import Outcome
 from sketch.ttl.history import KeyHistory
-from sketch.ttl.rates import ClassRates, Memory, Told
+from sketch.ttl.rates import ClassRates, Memory, PeerRates
 from sketch.ttl.regret import Regret
 from sketch.ttl.sample import Proposal
 
@@ -30,7 +30,7 @@ class Adaptive(ABC):
         self._memory = memory
         self._random = Random(seed)  # noqa: S311 - a sample, not a secret
         self._classes: dict[Partition, ClassRates] = {}
-        self._told: dict[Partition, Told] = {}
+        self._peers: dict[Partition, PeerRates] = {}
 
     @property
     def regrets(self) -> Mapping[Partition, Regret]:
@@ -65,8 +65,8 @@ class Adaptive(ABC):
                 rates.created(key, history, now_s)
                 continue
             rates.wrote(key, history, now_s)
-            if history is not None and history.trial is not None:
-                self._settle(partition, history, history.trial.wrote(now_s), now_s)
+            if history is not None and history.sample is not None:
+                self._resolve_sample(partition, history, history.sample.wrote(now_s), now_s)
 
     def filled(self, partition: Partition, false_positives: float) -> None:
         """Note the filter's false positive rate."""
@@ -79,9 +79,9 @@ class Adaptive(ABC):
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:
         """Take in the rates of the other replicas."""
-        self._told = received(others, now_s + self._memory.told_s)
+        self._peers = received(others, now_s + self._memory.peers_s)
         for partition, rates in self._classes.items():
-            rates.told = self._told.get(partition, Told())
+            rates.peers = self._peers.get(partition, PeerRates())
 
     def _retain(self, partitions: Mapping[Partition, Any]) -> None:
         """Forget all classes but these."""
@@ -100,7 +100,7 @@ class Adaptive(ABC):
         """Return the life of a key that is being missed."""
 
     @abstractmethod
-    def _tried(self, partition: Partition, trial: Proposal, outcome: Outcome) -> None:
+    def _tried(self, partition: Partition, sample: Proposal, outcome: Outcome) -> None:
         """Note what a proposal led to that was granted as it was."""
 
     def _of_key(self, partition: Partition, rates: ClassRates, key: str, now_s: float) -> float:
@@ -118,13 +118,13 @@ class Adaptive(ABC):
         now_s: float,
         life_s: float | None,
     ) -> None:
-        if history.trial is not None:
-            self._settle(partition, history, history.trial.missed(now_s), now_s)
+        if history.sample is not None:
+            self._resolve_sample(partition, history, history.sample.missed(now_s), now_s)
         granted = history.asked.life_s if life_s is None else life_s
         memory = self._memory
         rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
 
-    def _settle(
+    def _resolve_sample(
         self, partition: Partition, history: KeyHistory, outcome: Outcome | None, now_s: float
     ) -> None:
         """Learn from a trial, if it is known what became of it.
@@ -132,18 +132,18 @@ class Adaptive(ABC):
         Where other replicas see writes of the class, too, it is not: one that they saw would look
         as if there had been none.
         """
-        trial = history.trial
-        if outcome is None or trial is None:
+        sample = history.sample
+        if outcome is None or sample is None:
             return
-        history.trial = None
+        history.sample = None
         rates = self._classes[partition]
         if rates.alone(now_s):
-            rates.regret.judge(trial.proposal, invalidated=outcome.invalidated)
-            self._tried(partition, trial.proposal, outcome)
+            rates.regret.judge(sample.proposal, invalidated=outcome.invalidated)
+            self._tried(partition, sample.proposal, outcome)
 
     def _class(self, partition: Partition, now_s: float) -> ClassRates:
         rates = self._classes.get(partition)
         if rates is None:
             rates = self._classes[partition] = ClassRates(self._memory, self._random, now_s)
-            rates.told = self._told.get(partition, Told())
+            rates.peers = self._peers.get(partition, PeerRates())
         return rates

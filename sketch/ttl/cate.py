@@ -10,7 +10,7 @@ from typing import Literal
 from sketch.protocol.port import Partition
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
-from sketch.ttl.hindsight import Outcome
+from sketch.ttl.counterfactual import Outcome
 from sketch.ttl.history import KeyHistory
 from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, Memory
@@ -114,7 +114,7 @@ class Cate(Adaptive):
             for partition, asked in terms.items()
         }
 
-    def _tried(self, partition: Partition, trial: Proposal, outcome: Outcome) -> None:
+    def _tried(self, partition: Partition, sample: Proposal, outcome: Outcome) -> None:
         """Learn nothing: what CATE is set to stays."""
 
     def _propose(

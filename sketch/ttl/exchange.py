@@ -15,7 +15,7 @@ from heapq import nlargest
 from typing import Any, Final
 
 from sketch.protocol.port import Partition
-from sketch.ttl.rates import ClassRates, Told
+from sketch.ttl.rates import ClassRates, PeerRates
 
 __all__ = ["received", "to_tell"]
 
@@ -45,7 +45,7 @@ def _of_class(
     )
 
 
-def received(others: Sequence[Any], until_s: float) -> dict[Partition, Told]:
+def received(others: Sequence[Any], until_s: float) -> dict[Partition, PeerRates]:
     """Add up what all other replicas told; what is not understood is left out.
 
     Args:
@@ -61,7 +61,7 @@ def received(others: Sequence[Any], until_s: float) -> dict[Partition, Told]:
             before = known.get(key, (0.0, 0.0))
             known[key] = before[0] + misses, before[1] + writes
     return {
-        partition: Told(m, w, i, keys[partition], until_s)
+        partition: PeerRates(m, w, i, keys[partition], until_s)
         for partition, (m, w, i) in totals.items()
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from sketch.ttl.sample import Proposal, Trial
+from sketch.ttl.sample import Proposal, Sample
 
 __all__ = ["Fate", "KeyHistory"]
 
@@ -53,7 +53,7 @@ class KeyHistory:
         held_end_s: Until then the sketch takes copies to be alive: their receipt may be late.
         stale_until_s: Until then the filter holds the key.
         asked: What was last proposed.
-        trial: A proposal that was granted, and of which it is not known yet what it leads to.
+        sample: A proposal that was granted, and of which it is not known yet what it leads to.
         open: Whether a copy was handed out of which nothing has become yet.
     """
 
@@ -68,8 +68,8 @@ class KeyHistory:
         "missed_s",
         "misses",
         "open",
+        "sample",
         "stale_until_s",
-        "trial",
         "write_span_s",
         "writes",
         "written",
@@ -82,7 +82,7 @@ class KeyHistory:
         self.missed_s = self.wrote_s = now_s
         self.life_end_s = self.held_end_s = self.stale_until_s = now_s
         self.asked = _NOTHING
-        self.trial: Trial | None = None
+        self.sample: Sample | None = None
         self.open = self.written = False
         self._usable_s = self._usable_end_s = now_s
 
@@ -141,8 +141,8 @@ class KeyHistory:
             # Clients do not use copies of what is in the filter: they would be asked for again.
             self._usable_s = max(now_s + transit_s, self.stale_until_s)
             self._usable_end_s = self.life_end_s
-            if self.trial is None and 0 < _AS_ASKED * self.asked.life_s <= life_s:
-                self.trial = Trial(self.asked, now_s, life_s)
+            if self.sample is None and 0 < _AS_ASKED * self.asked.life_s <= life_s:
+                self.sample = Sample(self.asked, now_s, life_s)
         return fate
 
     @property

@@ -10,10 +10,10 @@ from typing import Final
 from sketch.protocol.port import Partition
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
-from sketch.ttl.hindsight import Belief, Outcome
+from sketch.ttl.counterfactual import Belief, Outcome
 from sketch.ttl.history import KeyHistory
 from sketch.ttl.optimum import about_best
-from sketch.ttl.parameters import Dials
+from sketch.ttl.parameters import LearnedParameters
 from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, KeyRates, Memory
 from sketch.ttl.sample import Proposal
@@ -47,7 +47,8 @@ class Learner(Adaptive):
     It differs from CATE in three things. It counts reads where no copy could answer them, and so
     knows how often a key is read, not only how often it is missed. It hands out no copies that no
     client would use, because the filter holds their keys for long. And it sets slope and longest
-    life of each class to what would have cost least, by what became of the copies (`Dials`).
+    life of each class to what would have cost least, by what became of the copies
+    (`LearnedParameters`).
 
     Args:
         settings: For all classes.
@@ -64,7 +65,7 @@ class Learner(Adaptive):
         super().__init__(memory or Memory(), seed)
         self._settings = settings or LearnerSettings()
         self._of_class: dict[Partition, LearnerSettings] = {}
-        self._dials: dict[Partition, Dials] = {}
+        self._parameters: dict[Partition, LearnedParameters] = {}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
         """Take in what classes ask for; what was learned for other terms is forgotten."""
@@ -74,14 +75,14 @@ class Learner(Adaptive):
             partition: replace(self._settings, **asked._asdict())
             for partition, asked in terms.items()
         }
-        for partition in [*self._dials]:
+        for partition in [*self._parameters]:
             if self._of_class.get(partition) != before.get(partition):
-                del self._dials[partition]
+                del self._parameters[partition]
 
     @property
-    def dials(self) -> Mapping[Partition, Dials]:
+    def parameters(self) -> Mapping[Partition, LearnedParameters]:
         """What was learned, by class."""
-        return self._dials
+        return self._parameters
 
     def _propose(
         self,
@@ -92,7 +93,7 @@ class Learner(Adaptive):
         now_s: float,
     ) -> Proposal:
         settings = self._of_class.get(partition, self._settings)
-        dials = self._dials_of(partition, settings)
+        parameters = self._parameters_of(partition, settings)
         seen = rates.at_miss(key, history, now_s)
         if seen.reads <= 0 or seen.writes <= 0:
             return _REFUSED  # only others know the key, and not enough
@@ -104,22 +105,29 @@ class Learner(Adaptive):
             # somebody will ask again by then, and what ends with it keeps nothing down.
             life_s = min(free_s, settings.longest_s)
             return Proposal(life_s, -expm1(-life_s * seen.writes))
-        proposal = _proposal(model._replace(unused_s=max(held_s, self._memory.transit_s)), dials)
+        proposal = _proposal(
+            model._replace(unused_s=max(held_s, self._memory.transit_s)), parameters
+        )
         violation = settings.constraints.violation(rates, now_s)
         if violation > 0:
             shorter_s = proposal.life_s * settings.constraints.penalty(violation)
             return Proposal(shorter_s, -expm1(-shorter_s * seen.writes))
         return proposal
 
-    def _tried(self, partition: Partition, trial: Proposal, outcome: Outcome) -> None:
-        if trial.belief is not None and (dials := self._dials.get(partition)) is not None:
-            dials.settle(trial.belief, outcome)
+    def _tried(self, partition: Partition, sample: Proposal, outcome: Outcome) -> None:
+        if (
+            sample.belief is not None
+            and (parameters := self._parameters.get(partition)) is not None
+        ):
+            parameters.adjust(sample.belief, outcome)
 
-    def _dials_of(self, partition: Partition, settings: LearnerSettings) -> Dials:
-        dials = self._dials.get(partition)
-        if dials is None:
-            dials = self._dials[partition] = Dials(settings.longest_s, settings.copies)
-        return dials
+    def _parameters_of(self, partition: Partition, settings: LearnerSettings) -> LearnedParameters:
+        parameters = self._parameters.get(partition)
+        if parameters is None:
+            parameters = self._parameters[partition] = LearnedParameters(
+                settings.longest_s, settings.copies
+            )
+        return parameters
 
 
 _REFUSED: Final = Proposal(0.0)
@@ -141,9 +149,11 @@ def _model(seen: KeyRates, settings: LearnerSettings) -> Belief:
     return Belief(u / seen.writes, 0.0, seen.reads, seen.writes, price, late)
 
 
-def _proposal(belief: Belief, dials: Dials) -> Proposal:
+def _proposal(belief: Belief, parameters: LearnedParameters) -> Proposal:
     """Return a life of what is believed: none if more is lost by it than is saved."""
-    life_s = min(dials.slope.value * belief.best_s + belief.unused_s, dials.longest_s.value)
+    life_s = min(
+        parameters.slope.value * belief.best_s + belief.unused_s, parameters.longest_s.value
+    )
     writes = life_s * belief.writes
     written = -expm1(-writes)
     answered = belief.reads / belief.writes * (written + expm1(-belief.unused_s * belief.writes))

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from math import cosh, inf, log, log2
 from typing import Final
 
-from sketch.ttl.hindsight import Belief, Outcome, cost
+from sketch.ttl.counterfactual import Belief, Outcome, cost
 
-__all__ = ["Dial", "Dials"]
+__all__ = ["LearnedParameters", "Parameter"]
 
 _FINE: Final = 2**0.5
 _STEEPEST: Final = 4
@@ -26,7 +26,7 @@ _CAREFREE: Final = 1.0
 """Nothing is believed of the longest life: it needs little to be shortened."""
 
 
-class Dial:
+class Parameter:
     """A positive number, chosen from a few by what each of them would have cost.
 
     Costs are sums in which what is older counts for less. They begin as the model has them: near
@@ -57,7 +57,7 @@ class Dial:
         self._keep = 1 - 1 / copies if copies > 0 else None
         self._costs = [trust * cosh(step * log(factor)) for step in steps]
 
-    def settle(self, costs: Iterable[float]) -> None:
+    def adjust(self, costs: Iterable[float]) -> None:
         """Take in what a copy would have cost with each candidate, in misses."""
         keep = self._keep
         if keep is None:
@@ -78,7 +78,7 @@ def _vertex(costs: list[float], best: int) -> float:
     return (before - after) / (2 * bend) if bend > 0 else 0.0
 
 
-class Dials:
+class LearnedParameters:
     """What is learned of one class.
 
     When a copy's key is written after its grant is seen whatever its life was. So each copy tells
@@ -98,10 +98,10 @@ class Dials:
     __slots__ = ("longest_s", "slope")
 
     def __init__(self, longest_s: float, copies: int) -> None:
-        self.slope = Dial(1.0, _FINE, _STEEPEST, _STEEPEST, copies, _TRUST)
-        self.longest_s = Dial(longest_s, _COARSE, _halvings(longest_s), 0, copies, _CAREFREE)
+        self.slope = Parameter(1.0, _FINE, _STEEPEST, _STEEPEST, copies, _TRUST)
+        self.longest_s = Parameter(longest_s, _COARSE, _halvings(longest_s), 0, copies, _CAREFREE)
 
-    def settle(self, belief: Belief, outcome: Outcome) -> None:
+    def adjust(self, belief: Belief, outcome: Outcome) -> None:
         """Set both by what became of a copy.
 
         The slope answers for when writes come, if rates are what they are believed to be; the
@@ -115,10 +115,10 @@ class Dials:
         slope, longest_s = self.slope.value, self.longest_s.value
         wanted_s = slope * best_s + unused_s
         lives = [min(wanted_s, each) for each in self.longest_s.candidates]
-        self.longest_s.settle(cost(life_s, belief, outcome) for life_s in lives)
+        self.longest_s.adjust(cost(life_s, belief, outcome) for life_s in lives)
         believed = outcome._replace(after=None)
         lives = [min(each * best_s + unused_s, longest_s) for each in self.slope.candidates]
-        self.slope.settle(cost(life_s, belief, believed) for life_s in lives)
+        self.slope.adjust(cost(life_s, belief, believed) for life_s in lives)
 
 
 def _halvings(longest_s: float) -> int:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final, NamedTuple
 
+from sketch.ttl.arrival_rate import ArrivalRate
 from sketch.ttl.history import Fate, KeyHistory
 from sketch.ttl.regret import Regret
 from sketch.ttl.reservoir import Reservoir
-from sketch.ttl.tempo import Tempo
 
-__all__ = ["ClassRates", "KeyRates", "Memory", "Told"]
+__all__ = ["ClassRates", "KeyRates", "Memory", "PeerRates"]
 
 _PRIOR: Final = 0.25
 """How many arrivals the class's rate counts for in a key's."""
@@ -30,7 +30,7 @@ class Memory(NamedTuple):
     Attributes:
         keys: Of each class, at most.
         arrivals: How many arrivals a key's rate is averaged over.
-        told_s: For how long the rates that other replicas told hold.
+        peers_s: For how long the rates that other replicas told hold.
         transit_s: After which time a copy that was handed out begins to answer.
         margin_s: For how long the sketch takes a copy to be alive after its end: M of
             docs/protocol.md.
@@ -38,7 +38,7 @@ class Memory(NamedTuple):
 
     keys: int = 10_000
     arrivals: int = 100
-    told_s: float = 60.0
+    peers_s: float = 60.0
     transit_s: float = 0.05
     margin_s: float = 0.0
 
@@ -60,7 +60,7 @@ class KeyRates(NamedTuple):
     written: bool
 
 
-class Told(NamedTuple):
+class PeerRates(NamedTuple):
     """Arrivals in a second that other replicas told of a class.
 
     Attributes:
@@ -78,7 +78,7 @@ class Told(NamedTuple):
     until_s: float = 0.0
 
 
-_NOTHING: Final = Told()
+_NOTHING: Final = PeerRates()
 
 
 class ClassRates:
@@ -91,7 +91,7 @@ class ClassRates:
 
     Attributes:
         keys: The keys that are remembered.
-        told: What other replicas told.
+        peers: What other replicas told.
         regret: What became of copies.
         false_positives: Of the filter, as last told.
     """
@@ -99,8 +99,10 @@ class ClassRates:
     def __init__(self, memory: Memory, random: Random, now_s: float) -> None:
         self._keep = 1 - 1 / memory.arrivals
         self.keys = Reservoir(memory.keys, random)
-        self.misses, self.writes, self.invalidations = (Tempo(now_s, _DOUBT) for _ in range(3))
-        self.told = _NOTHING
+        self.misses, self.writes, self.invalidations = (
+            ArrivalRate(now_s, _DOUBT) for _ in range(3)
+        )
+        self.peers = _NOTHING
         self.regret = Regret()
         self.false_positives = 0.0
         self._creations = 0
@@ -150,54 +152,54 @@ class ClassRates:
 
     def at_miss(self, key: str, history: KeyHistory | None, now_s: float) -> KeyRates:
         """Return the rates of a key that is being missed: that miss is counted."""
-        told = self._told(now_s)
+        peers = self._peers(now_s)
         if history is None:
-            return self._unknown(key, told, now_s)
+            return self._unknown(key, peers, now_s)
         known = _PRIOR * len(self.keys)
         class_misses, class_writes = self.misses.per_s(now_s), self.writes.per_s(now_s)
         count, span, idle = history.with_miss(now_s)
         # The class's rates count as `_PRIOR` arrivals in the spans that they would have taken.
         misses = (count + _PRIOR) / (span + known / class_misses)
         writes = (history.writes + _PRIOR) / (history.unwritten_s(now_s) + known / class_writes)
-        if told is _NOTHING:
+        if peers is _NOTHING:
             # While no copy answered, all reads were misses.
             least = _LEAST_IDLE * span
             reads = misses * span / (max(least, idle)) if span > 0 else misses
             return KeyRates(misses, reads, writes, history.written)
-        of_key = told.keys.get(key)
-        misses = _together(misses, of_key and of_key[0], class_misses, told.misses)
-        writes = _together(writes, of_key and of_key[1], class_writes, told.writes)
+        of_key = peers.keys.get(key)
+        misses = _together(misses, of_key and of_key[0], class_misses, peers.misses)
+        writes = _together(writes, of_key and of_key[1], class_writes, peers.writes)
         reads = _reads(misses, (span - idle) / count if count else 0.0)
         return KeyRates(misses, reads, writes, history.written or bool(of_key and of_key[1]))
 
-    def _unknown(self, key: str, told: Told, now_s: float) -> KeyRates:
+    def _unknown(self, key: str, peers: PeerRates, now_s: float) -> KeyRates:
         """Return the rates of a key that this replica does not remember."""
-        if (of_key := told.keys.get(key)) is not None:
+        if (of_key := peers.keys.get(key)) is not None:
             return KeyRates(of_key[0], of_key[0], of_key[1], of_key[1] > 0)
         known = max(len(self.keys), 1)
-        misses = (self.misses.per_s(now_s) + told.misses) / known
-        writes = (self.writes.per_s(now_s) + told.writes) / known
+        misses = (self.misses.per_s(now_s) + peers.misses) / known
+        writes = (self.writes.per_s(now_s) + peers.writes) / known
         # What is new has not been written; what was forgotten may have been.
         return KeyRates(misses, misses, writes, self.keys.full and writes > 0)
 
-    def _told(self, now_s: float) -> Told:
-        return self.told if now_s < self.told.until_s else _NOTHING
+    def _peers(self, now_s: float) -> PeerRates:
+        return self.peers if now_s < self.peers.until_s else _NOTHING
 
     def alone(self, now_s: float) -> bool:
         """Whether no other replica has told lately that it sees anything of the class."""
-        told = self._told(now_s)
-        return told.misses == told.writes == 0
+        peers = self._peers(now_s)
+        return peers.misses == peers.writes == 0
 
     def invalidations_per_s(self, now_s: float) -> float:
         """Return how often copies are invalidated, at all replicas."""
-        return self.invalidations.per_s(now_s) + self._told(now_s).invalidations
+        return self.invalidations.per_s(now_s) + self._peers(now_s).invalidations
 
 
-def _together(own: float, told: float | None, class_own: float, class_told: float) -> float:
+def _together(own: float, peers: float | None, class_own: float, class_peers: float) -> float:
     """Add what others told of a key; if they told nothing, in proportion to the class."""
-    if told is not None:
-        return own + told
-    return own * (1 + class_told / class_own) if class_own > 0 else own
+    if peers is not None:
+        return own + peers
+    return own * (1 + class_peers / class_own) if class_own > 0 else own
 
 
 def _reads(misses: float, cached_s: float) -> float:

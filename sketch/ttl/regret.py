@@ -44,8 +44,8 @@ class Regret:
         elif fate is Fate.SPARED:
             self.stale_avoided += 1
 
-    def judge(self, trial: Proposal, *, invalidated: bool) -> None:
+    def judge(self, sample: Proposal, *, invalidated: bool) -> None:
         """Compare what became of a copy with what was expected."""
         self.judged += 1
-        surprise = invalidated - trial.expected
+        surprise = invalidated - sample.expected
         self.error += (surprise - self.error) / min(self.judged, _JUDGED)

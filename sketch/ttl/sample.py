@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sketch.ttl.hindsight import After, Belief, Outcome
+from sketch.ttl.counterfactual import After, Belief, Outcome
 
-__all__ = ["Proposal", "Trial"]
+__all__ = ["Proposal", "Sample"]
 
 
 class Proposal(NamedTuple):
@@ -23,7 +23,7 @@ class Proposal(NamedTuple):
     belief: Belief | None = None
 
 
-class Trial:
+class Sample:
     """A proposal that was granted.
 
     It is watched until the copy's end, and then until the next read or write of its key tells that

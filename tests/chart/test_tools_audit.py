@@ -40,7 +40,7 @@ def test_a_vulnerable_module_of_a_tool_is_told_of(package: str, tmp_path: Path) 
     outcome = audit_go(ROOT, tmp_path.as_uri())
     used = re.search(rf"{HELM} (v\S+)", (ROOT / "helm/tools/go.mod").read_text())
     assert used is not None
-    assert outcome.unasked == ()
+    assert outcome.unknown == ()
     assert outcome.wrong == (f"{HELM} {used[1]}: GO-2026-0001, fixed in none yet",)
 
 

@@ -631,7 +631,7 @@ async def test_updates_in_one_call_trim_the_outbox_and_keep_their_order(
         await store.write(calls)
         await server.echo("done")
         trimmed, added = 0, []
-        async for summary in monitor.read():
+        async for summary in monitor.listen():
             words = summary["command"].split(" ")
             if words[0] == "ECHO":
                 break

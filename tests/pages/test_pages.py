@@ -232,7 +232,7 @@ async def test_a_job_is_foretold_and_then_started(page: Page, stage: Stage) -> N
     )
     job = '{"kind": "example.count", "spec": {"records": {"class": "articles"}, "field": "title"}}'
     await typed.fill(job)
-    await page.get_by_role("button", name="Foretell what it costs").click()
+    await page.get_by_role("button", name="Forecast the cost").click()
     await expect(page.locator("#state-heading")).to_have_text("State: queued")
     foretold = await stage.take()
     assert foretold.dry_run

@@ -22,7 +22,7 @@ from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.coherence.caches import Caches, make_caches
 from app.settings.main import CacheSettings
-from mediator.archive.backup import Progress
+from mediator.archive.backup import ArchiveProgress
 from mediator.archive.files import read_manifest, write_manifest
 from mediator.archive.filling import Restored
 from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
@@ -83,7 +83,7 @@ async def installation(
         yield start
 
 
-def ignore(_: Progress) -> None: ...
+def ignore(_: ArchiveProgress) -> None: ...
 
 
 async def back_up(of: Service, directory: Path, *databases: str) -> Manifest:
@@ -374,7 +374,7 @@ async def test_a_schema_that_is_set_meanwhile_ends_the_backup(
     control = own.mediator.control
     setting: list[asyncio.Task[Any]] = []
 
-    def tell(_: Progress) -> None:
+    def tell(_: ArchiveProgress) -> None:
         fields = {**SPREAD["fields"], "more": field_on("postgres")}
         document = {"classes": {"things": {"fields": fields}}}
         setting.append(asyncio.create_task(control.set_schema(database, document)))
@@ -506,7 +506,7 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     assert not (await caches.sketch.snapshot([part])).revalidate_all
     await restore(own, tmp_path / "b", force=True)
     now = await caches.sketch.snapshot([part])
-    assert now.incarnation != filter_.incarnation
+    assert now.run_id != filter_.run_id
     assert now.revalidate_all, "a copy of what is no more is taken for fresh"
     assert (await caches.sketch.report_read(part, [keys[0]], 60.0)).ttl_us == 0
     with pytest.raises(PositionGone):

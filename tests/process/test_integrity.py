@@ -17,7 +17,7 @@ from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.commands.doctor.service import examine_service
 from mediator.base.errors import Conflict, NotFound
-from mediator.integrity.check import Integrity, Report
+from mediator.integrity.check import Integrity, IntegrityReport
 from mediator.integrity.histories import GroupHistory, MismatchKind
 from mediator.model.change import Change
 from mediator.model.operations import Delete, Update
@@ -54,7 +54,7 @@ async def told(
         yield started
 
 
-async def check(of: Service, database: str) -> Report:
+async def check(of: Service, database: str) -> IntegrityReport:
     return await of.mediator.integrity.check(database, 10_000)
 
 

@@ -27,7 +27,7 @@ from mediator.changes.feed import LeaseLost
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.scripts import script_of
 from mediator.materialisation.maintenance import Kind
-from mediator.materialisation.state import CopyState, PartitionState, Step
+from mediator.materialisation.state import CopyState, CopyStep, PartitionState
 from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import ReadPreference
 from mediator.routing.model import ClassRoute
@@ -360,7 +360,7 @@ async def _execute(view: ViewClient, statement: str, *arguments: Any) -> None:
     copy = view.route.copy
     assert copy is not None
     store = view.service.mediator._systems.get(copy.system).store
-    table = store._plans.records(copy).table  # type: ignore[attr-defined]
+    table = store._statements.records(copy).table  # type: ignore[attr-defined]
     connection = await asyncpg.connect(view.service.configs["postgres"].url)
     try:
         name = f'"{table.schema}"."{table.name}"'
@@ -542,7 +542,7 @@ async def test_without_coordination_no_view_is_kept_up(postgresql_config: System
 
 @asynccontextmanager
 async def _alone(config: SystemConfig, catalogue: SystemConfig) -> AsyncIterator[Service]:
-    """Run a mediator on one system, without coordination."""
+    """MaintenanceRun a mediator on one system, without coordination."""
     async with (
         scratch_systems(config) as own,
         scratch_catalogue(catalogue) as url,
@@ -560,19 +560,19 @@ async def test_states_move_only_for_the_holder_and_from_where_they_are(
     complete, later = CopyState(5), CopyState(7, "", ("a",))
     try:
         assert await coordination.leases.acquire(lease.name, lease.token, 60)
-        await state.advance(database, 0, (None, "l/1"), [Step("c", None, complete)], lease)
+        await state.advance(database, 0, (None, "l/1"), [CopyStep("c", None, complete)], lease)
         assert await state.load(database, 0) == PartitionState("l/1", {"c": complete})
         assert await state.load(database, 1) == PartitionState()
         for cursor, holder in ((("l/0", "l/2"), lease), (("l/1", "l/2"), other)):
             with pytest.raises(LeaseLost):
-                await state.advance(database, 0, cursor, [Step("c", complete, later)], holder)
-        await state.advance(database, 0, ("l/1", "l/2"), [Step("c", None, later)], lease)
+                await state.advance(database, 0, cursor, [CopyStep("c", complete, later)], holder)
+        await state.advance(database, 0, ("l/1", "l/2"), [CopyStep("c", None, later)], lease)
         assert await state.load(database, 0) == PartitionState("l/2", {"c": complete})
-        await state.advance(database, 0, ("l/2", "l/2"), [Step("c", complete, later)], lease)
+        await state.advance(database, 0, ("l/2", "l/2"), [CopyStep("c", complete, later)], lease)
         marks = await state.watermarks(database)
         assert marks.until_tick == {(database, "c"): [7, None, None, None]}
         await state.retract(database, ["c"])
-        await state.advance(database, 0, ("l/2", "l/3"), [Step("c", later, complete)], lease)
+        await state.advance(database, 0, ("l/2", "l/3"), [CopyStep("c", later, complete)], lease)
         assert await state.load(database, 0) == PartitionState("l/3", {})
     finally:
         await state.retract(database)

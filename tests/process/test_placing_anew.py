@@ -165,7 +165,7 @@ async def test_a_write_under_way_is_waited_for(
     following = asyncio.create_task(follows(late))
 
     async def refused() -> bool:
-        return bool(calls_of(late)._refused)
+        return bool(calls_of(late).admission.refused)
 
     await eventually(refused)
     assert not following.done()
@@ -196,7 +196,7 @@ async def test_who_has_lost_its_lease_acknowledges_nothing(
         gate = stopped(patched, late.mediator._systems.get("redis").store, "write")
         write = asyncio.create_task(late.create(name, "notes", "x", title="late"))
         await gate.reached.wait()
-    calls_of(late).lease_until = 0.0
+    calls_of(late).admission.lease_until = 0.0
     with pytest.raises(Unavailable, match="not reached the catalogue"):
         await late.create(name, "notes", "y", title="refused")
     monkeypatch.setattr(membership, "_EXPIRED_S", 0.0)  # so it is counted out

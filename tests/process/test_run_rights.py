@@ -331,7 +331,7 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
 
 
 async def test_another_replica_knows_until_when_a_class_had_owners(
-    running: Guarded, beside: Replica, monkeypatch: pytest.MonkeyPatch
+    running: Guarded, shared_service: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", LONG)
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
@@ -344,7 +344,7 @@ async def test_another_replica_knows_until_when_a_class_had_owners(
 
 
 async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
-    running: Guarded, beside: Replica
+    running: Guarded, shared_service: Replica
 ) -> None:
     database = await new_database(running, CLASSES)
     reader = bearer(await running.key(f"read:{database}"))

@@ -296,7 +296,7 @@ async def test_generations_tell_filters_apart(world: World) -> None:
     await world.advance(20.0)
     after = await world.snapshot()
     assert empty.generation < full.generation < after.generation
-    assert empty.incarnation == full.incarnation == after.incarnation
+    assert empty.run_id == full.run_id == after.run_id
 
 
 async def test_a_union_has_the_keys_of_all_parts(world: World) -> None:
@@ -312,7 +312,7 @@ async def test_a_union_has_the_keys_of_all_parts(world: World) -> None:
     assert has(union, "authors/1#g")
     assert not has(before, "authors/1#g")
     assert union.generation != before.generation
-    assert union.incarnation == before.incarnation
+    assert union.run_id == before.run_id
     nothing = await world.sketch.snapshot([])
     assert not any(nothing.bits)
 
@@ -328,7 +328,7 @@ async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) 
     lost = await world.snapshot()
     assert lost.revalidate_all
     assert set(lost.bits) == {0xFF}
-    assert lost.incarnation != before.incarnation
+    assert lost.run_id != before.run_id
     assert (await world.sketch.begin(PARTITION, [B], "t")).held == (B,)
     await world.sketch.end(PARTITION, "t", {B: 4})
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
@@ -339,7 +339,7 @@ async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) 
     await world.advance(1e-6)
     after = await world.snapshot()
     assert not any(after.bits)
-    assert after.incarnation == lost.incarnation
+    assert after.run_id == lost.run_id
     assert after.generation != lost.generation
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.access.decision import Decision, Target, decide
+from mediator.access.decision import AccessDecision, AccessTarget, decide
 from mediator.access.keys import mint, split
 from mediator.access.model import ANY, OPERATOR, Grant, Principal, Scope, parse_grant, parse_grants
 from mediator.base.errors import Invalid
@@ -33,7 +33,7 @@ principals = st.builds(
     Principal, st.just("who"), st.sampled_from(TENANTS), st.frozensets(drawn_grants(), max_size=6)
 )
 targets = st.builds(
-    Target,
+    AccessTarget,
     st.sampled_from(DATABASES),
     st.sampled_from((None, "acme", "globex")),
     st.sampled_from((None, *CLASSES)),
@@ -41,13 +41,13 @@ targets = st.builds(
 )
 
 
-def allowed(principal: Principal | None, scope: Scope, target: Target) -> bool:
-    return decide(principal, scope, target) is Decision.ALLOWED
+def allowed(principal: Principal | None, scope: Scope, target: AccessTarget) -> bool:
+    return decide(principal, scope, target) is AccessDecision.ALLOWED
 
 
 @given(principals, st.frozensets(drawn_grants()), scopes, targets)
 def test_fewer_grants_never_allow_more(
-    principal: Principal, kept: frozenset[Grant], scope: Scope, target: Target
+    principal: Principal, kept: frozenset[Grant], scope: Scope, target: AccessTarget
 ) -> None:
     fewer = replace(principal, grants=principal.grants & kept)
     assert allowed(principal, scope, target) >= allowed(fewer, scope, target)
@@ -55,40 +55,40 @@ def test_fewer_grants_never_allow_more(
 
 @given(principals, scopes, targets)
 def test_what_anybody_may_do_everybody_may(
-    principal: Principal, scope: Scope, target: Target
+    principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
     assert allowed(principal, scope, target) >= allowed(None, scope, target)
 
 
 @given(scopes, targets)
-def test_nobody_does_anything_but_read_public_classes(scope: Scope, target: Target) -> None:
+def test_nobody_does_anything_but_read_public_classes(scope: Scope, target: AccessTarget) -> None:
     public = target.visibility == "public" and target.class_name is not None
     assert allowed(None, scope, target) is (scope is Scope.READ and public)
 
 
 @given(principals, scopes, targets)
 def test_a_tenant_has_no_say_beyond_its_databases(
-    principal: Principal, scope: Scope, target: Target
+    principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
     private = replace(target, visibility="private")
     if not principal.operates and target.owner != principal.tenant:
-        assert decide(principal, scope, private) is Decision.HIDDEN
+        assert decide(principal, scope, private) is AccessDecision.HIDDEN
 
 
 @given(principals, scopes, targets, st.sampled_from(("globex", None)))
 def test_a_hidden_database_is_refused_like_one_that_nobody_has(
-    principal: Principal, scope: Scope, target: Target, owner: str | None
+    principal: Principal, scope: Scope, target: AccessTarget, owner: str | None
 ) -> None:
     """Else the refusal would tell that the database exists."""
     of_acme = replace(principal, tenant="acme")
     hidden = decide(of_acme, scope, replace(target, owner=owner, visibility="none"))
-    absent = decide(of_acme, scope, Target(target.database))
-    assert hidden is absent is Decision.HIDDEN
+    absent = decide(of_acme, scope, AccessTarget(target.database))
+    assert hidden is absent is AccessDecision.HIDDEN
 
 
 @given(principals, scopes, targets)
 def test_a_refusal_does_not_tell_whether_a_class_exists(
-    principal: Principal, scope: Scope, target: Target
+    principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
     there = replace(target, class_name="articles", visibility="none")
     absent = replace(target, class_name="nowhere", visibility="none")
@@ -100,7 +100,7 @@ def test_a_refusal_does_not_tell_whether_a_class_exists(
 
 @given(principals, scopes, targets)
 def test_a_grant_for_a_class_never_reaches_the_whole_database(
-    principal: Principal, scope: Scope, target: Target
+    principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
     of_class = frozenset(g for g in principal.grants if g.class_name != ANY)
     whole = replace(target, class_name=None)
@@ -109,7 +109,7 @@ def test_a_grant_for_a_class_never_reaches_the_whole_database(
 
 @given(principals, targets)
 def test_who_may_write_may_read_and_who_administers_may_do_all(
-    principal: Principal, target: Target
+    principal: Principal, target: AccessTarget
 ) -> None:
     assert allowed(principal, Scope.READ, target) >= allowed(principal, Scope.WRITE, target)
     for scope in Scope:

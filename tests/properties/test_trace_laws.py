@@ -74,9 +74,9 @@ def _spread(draw: Any, *, write: bool, version: int) -> Op:
 @given(histories(), histories())
 def test_versions_are_judged_by_the_definition(one: list[Op], two: list[Op]) -> None:
     both = check(read_trace([*lines(one, "version", "1"), *lines(two, "version", "2")]))
-    for judgement, reads_tell in ((both.vis, True), (both.ack, False)):
+    for evaluation, reads_tell in ((both.vis, True), (both.ack, False)):
         expected = [max(0, defined(ops, reads_tell=reads_tell)) for ops in (one, two)]
-        assert judgement.delta_us == max(expected)
+        assert evaluation.delta_us == max(expected)
     assert judged(one, "version").reads == sum(not op.write for op in one)
 
 

@@ -159,14 +159,14 @@ def test_a_database_of_go_that_says_nothing_is_told(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(go_modules, "WITHIN_S", 2 if "sleep" in script else 60)
     outcome = audit_go(ROOT)
-    assert said in outcome.unasked[0]
+    assert said in outcome.unknown[0]
     assert outcome.passes(strict=False)
     assert not outcome.passes(strict=True)
 
 
 def test_without_go_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert audit_go(ROOT).unasked == ("go is not installed",)
+    assert audit_go(ROOT).unknown == ("go is not installed",)
 
 
 @pytest.mark.parametrize(("arguments", "status"), [([], 0), (["--strict"], 1)])
@@ -185,7 +185,7 @@ def test_a_strict_audit_ends_with_an_error_if_somebody_could_not_be_asked(
 
 KNOWN: Final = {"name": "known", "version": "1", "vulns": []}
 UNKNOWN: Final = {"name": "unknown", "skip_reason": "nobody knows it"}
-GOOD, WRONG, UNASKED = Outcome(""), Outcome("", wrong=("it is",)), Outcome("", unasked=("why",))
+GOOD, WRONG, UNASKED = Outcome(""), Outcome("", wrong=("it is",)), Outcome("", unknown=("why",))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mediator.base.observation import Observation, ViolationDetected
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.changes.ticks import TickTimes
-from mediator.materialisation.audit import Discrepancy, Finding, compare
+from mediator.materialisation.audit import AuditFinding, Discrepancy, compare
 from mediator.materialisation.compaction import compact_changes
 from mediator.materialisation.copier import join_fragments
 from mediator.materialisation.materialiser import period_s
@@ -239,7 +239,7 @@ def record(main: int = 10, hits: int = 10, creation_version: int = 10, title: An
 )
 def test_comparing(original: Record | None, copy: Record | None, wrong: Discrepancy | None) -> None:
     found = compare(ARTICLES, original, copy, due_us=50)
-    assert (found.wrong if isinstance(found, Finding) else None) is wrong
+    assert (found.wrong if isinstance(found, AuditFinding) else None) is wrong
 
 
 versions = st.integers(1, 100)

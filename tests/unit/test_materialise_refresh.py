@@ -16,7 +16,7 @@ from mediator.changes.feed import Feed, LeaseLost, PositionGone
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.refresh import PAGE, Refresher, Slot
-from mediator.materialisation.state import CopyState, PartitionState, Step, ViewState
+from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState
 from mediator.materialisation.watermarks import copy_key
 from mediator.model.change import Change
 from mediator.operations.calls import StoreCalls
@@ -109,7 +109,7 @@ class World:
         database: str,
         partition: int,
         cursor: tuple[str | None, str],
-        steps: Sequence[Step],
+        steps: Sequence[CopyStep],
         lease: Lease,
     ) -> None:
         self.asked.append("advance")

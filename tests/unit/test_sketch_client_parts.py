@@ -21,7 +21,7 @@ from sketch.client import (
     Problem,
     Statistics,
 )
-from sketch.client.answers import Source, age_s, expires_us, source_of, unsure_s
+from sketch.client.answers import Source, age_s, expires_us, source_of, uncertainty_s
 from sketch.client.clock import ElapsedTime, StrictlyIncreasing
 from sketch.client.copies import Copies, Copy
 from sketch.client.demand import Demand
@@ -106,7 +106,7 @@ def test_age(headers: dict[str, str], age: float) -> None:
 )
 def test_who_answered(headers: dict[str, str], source: str) -> None:
     assert source_of(headers) == source
-    assert (unsure_s(headers) == 0) is (source == Source.ORIGIN)
+    assert (uncertainty_s(headers) == 0) is (source == Source.ORIGIN)
 
 
 def test_no_life_for_what_must_not_be_stored() -> None:
@@ -339,7 +339,7 @@ def test_parts_of_objects_and_results_of_queries_are_not_in_demand() -> None:
     assert demand.lately() == []
 
 
-def test_an_object_is_settled_some_rounds_after_it_has_changed() -> None:
+def test_an_object_is_stable_some_rounds_after_it_has_changed() -> None:
     demand = Demand()
     settled = []
     for number in range(80):
@@ -347,6 +347,6 @@ def test_an_object_is_settled_some_rounds_after_it_has_changed() -> None:
         [found] = demand.lately()
         if number == 40:
             demand.changed(found)
-        settled.append(demand.is_settled(found))
+        settled.append(demand.is_stable(found))
     assert settled[:20] == settled[41:61] == [False] * 20
     assert settled[39] is settled[79] is True

@@ -88,7 +88,7 @@ def test_the_golden_vectors_hold() -> None:
     for told in GOLDEN["queries"]:
         result = QueryResult.of("articles", told["asked"])
         assert (
-            result.spelling
+            result.query
             == told["spelled"]
             == canonical_query(parse_pairs(told["spelled"].encode()))
         )

@@ -16,10 +16,10 @@ from mediator.stores.systems import Systems
 
 def refused(calls: StoreCalls) -> None:
     left = Fragment("redis", "news", "articles", {}, {})
-    calls.refuse([left])
+    calls.admission.refuse([left])
     gc.collect()
     with pytest.raises(Unavailable, match="placed anew"):
-        calls.check_writable([left])
+        calls.admission.check([left])
 
 
 def test_a_place_that_was_left_is_refused_as_long_as_anybody_knows_it() -> None:
@@ -27,4 +27,4 @@ def test_a_place_that_was_left_is_refused_as_long_as_anybody_knows_it() -> None:
     for _ in range(3):
         refused(calls)
     gc.collect()
-    assert not calls._refused
+    assert not calls.admission.refused

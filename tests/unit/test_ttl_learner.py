@@ -9,10 +9,10 @@ import pytest
 
 from sketch.protocol.port import Partition
 from sketch.ttl import Constraints, Learner, LearnerSettings, Memory, Terms, Weights
-from sketch.ttl.hindsight import After, Belief, Outcome, cost
+from sketch.ttl.counterfactual import After, Belief, Outcome, cost
 from sketch.ttl.optimum import about_best, best_writes_per_life, relative_cost
-from sketch.ttl.parameters import Dial, Dials
-from sketch.ttl.sample import Proposal, Trial
+from sketch.ttl.parameters import LearnedParameters, Parameter
+from sketch.ttl.sample import Proposal, Sample
 
 PARTITION = Partition("paper", "articles")
 KEY = ("articles/1#all",)
@@ -130,9 +130,9 @@ def test_constraints_shorten_lives() -> None:
 BELIEF = Belief(best_s=2.0, unused_s=0.0, reads=1.0, writes=0.5, invalidation=0.2, late=1.0)
 
 
-def poisson(random: Random, belief: Belief, dials: Dials) -> Outcome:
+def poisson(random: Random, belief: Belief, parameters: LearnedParameters) -> Outcome:
     """What becomes of a copy if writes come as they are believed to."""
-    life_s, until_s = dials.slope.value * belief.best_s, random.expovariate(belief.writes)
+    life_s, until_s = parameters.slope.value * belief.best_s, random.expovariate(belief.writes)
     return Outcome(life_s, min(until_s, life_s), until_s < life_s)
 
 
@@ -163,21 +163,21 @@ def test_what_followed_is_counted_as_far_as_it_was_looked_at() -> None:
 
 
 def test_a_trial_is_watched_until_the_end_of_the_copy() -> None:
-    trial = Trial(Proposal(10.0), 100.0, 10.0)
-    assert trial.missed(101) is None
-    assert trial.wrote(103) is None
+    sample = Sample(Proposal(10.0), 100.0, 10.0)
+    assert sample.missed(101) is None
+    assert sample.wrote(103) is None
     for at in (104, 105):
-        assert trial.missed(at) is None
-        assert trial.wrote(at + 0.5) is None
+        assert sample.missed(at) is None
+        assert sample.wrote(at + 0.5) is None
     outcome = Outcome(10.0, 3.0, True, After(reads=2, writes=2))
-    assert trial.missed(110) == trial.wrote(111) == outcome
+    assert sample.missed(110) == sample.wrote(111) == outcome
     assert outcome.invalidated
 
 
 @pytest.mark.parametrize("written", [False, True])
 def test_a_trial_without_a_write_is_over_with_what_comes_after_its_end(written: bool) -> None:
-    trial = Trial(Proposal(10.0), 100.0, 10.0)
-    outcome = trial.wrote(115) if written else trial.missed(115)
+    sample = Sample(Proposal(10.0), 100.0, 10.0)
+    outcome = sample.wrote(115) if written else sample.missed(115)
     assert outcome == Outcome(10.0, 15.0, written)
     assert not Outcome(10.0, 15.0, written).invalidated
 
@@ -202,8 +202,8 @@ def test_what_was_not_seen_is_believed() -> None:
 
 def test_the_mean_cost_in_hindsight_is_what_the_model_says() -> None:
     """If writes are Poisson, what is seen confirms what is believed."""
-    random, dials, copies = Random(1), Dials(600, 0), 20_000
-    outcomes = [poisson(random, BELIEF, dials) for _ in range(copies)]
+    random, parameters, copies = Random(1), LearnedParameters(600, 0), 20_000
+    outcomes = [poisson(random, BELIEF, parameters) for _ in range(copies)]
     for life_s in (1.0, 2.0, 4.0):
         mean = sum(cost(life_s, BELIEF, outcome) for outcome in outcomes) / copies
         model = relative_cost(life_s * BELIEF.writes, 2.0, BELIEF.invalidation)
@@ -212,51 +212,55 @@ def test_the_mean_cost_in_hindsight_is_what_the_model_says() -> None:
 
 def test_the_slope_stays_where_the_model_is_right() -> None:
     best_s = best_writes_per_life(2.0, BELIEF.invalidation) / BELIEF.writes
-    belief, dials, random = BELIEF._replace(best_s=best_s), Dials(600, 500), Random(1)
+    belief, parameters, random = (
+        BELIEF._replace(best_s=best_s),
+        LearnedParameters(600, 500),
+        Random(1),
+    )
     for _ in range(3_000):
-        dials.settle(belief, poisson(random, belief, dials))
-    assert dials.slope.value == pytest.approx(1, abs=0.2)
+        parameters.adjust(belief, poisson(random, belief, parameters))
+    assert parameters.slope.value == pytest.approx(1, abs=0.2)
 
 
 @pytest.mark.parametrize(("after_s", "least", "most"), [(0.6, 0, 0.4), (9.0, 3, 4.1)])
 def test_the_slope_goes_to_where_it_costs_least(after_s: float, least: float, most: float) -> None:
     """Copies of 2 s: their keys are always written after 0.6 s, or after 9 s."""
-    dials = Dials(600, 500)
+    parameters = LearnedParameters(600, 500)
     for _ in range(500):
-        life_s = dials.slope.value * BELIEF.best_s
-        dials.settle(BELIEF, Outcome(life_s, after_s, written=True))
-    assert least <= dials.slope.value <= most
-    assert dials.longest_s.value == 600
+        life_s = parameters.slope.value * BELIEF.best_s
+        parameters.adjust(BELIEF, Outcome(life_s, after_s, written=True))
+    assert least <= parameters.slope.value <= most
+    assert parameters.longest_s.value == 600
 
 
 def test_few_copies_do_not_overrule_the_model() -> None:
-    dials = Dials(600, 500)
+    parameters = LearnedParameters(600, 500)
     for _ in range(3):
-        dials.settle(BELIEF, Outcome(2.0, 0.6, written=True))
-    assert dials.slope.value == pytest.approx(1, abs=0.1)
+        parameters.adjust(BELIEF, Outcome(2.0, 0.6, written=True))
+    assert parameters.slope.value == pytest.approx(1, abs=0.1)
 
 
 def test_what_is_older_counts_for_less() -> None:
     """After 5,000 copies of one kind fewer than 1,000 of the other turn the slope round."""
-    dials = Dials(600, 200)
+    parameters = LearnedParameters(600, 200)
     for after_s, copies in ((0.6, 5_000), (9.0, 900)):
         for _ in range(copies):
-            life_s = dials.slope.value * BELIEF.best_s
-            dials.settle(BELIEF, Outcome(life_s, after_s, written=True))
-    assert dials.slope.value > 2
+            life_s = parameters.slope.value * BELIEF.best_s
+            parameters.adjust(BELIEF, Outcome(life_s, after_s, written=True))
+    assert parameters.slope.value > 2
 
 
 def test_the_longest_life_follows_what_it_decided() -> None:
-    dials, belief = Dials(600, 100), BELIEF._replace(best_s=1_000.0, writes=1e-3)
+    parameters, belief = LearnedParameters(600, 100), BELIEF._replace(best_s=1_000.0, writes=1e-3)
     for _ in range(20):
-        life_s = dials.longest_s.value
-        dials.settle(belief, Outcome(life_s, 100.0, written=True))
-    assert dials.longest_s.value < 200
+        life_s = parameters.longest_s.value
+        parameters.adjust(belief, Outcome(life_s, 100.0, written=True))
+    assert parameters.longest_s.value < 200
     for _ in range(1_000):
-        life_s = dials.longest_s.value
-        dials.settle(belief, Outcome(life_s, 700.0, written=False))
-    assert dials.longest_s.value == 600
-    assert dials.slope.value == 1
+        life_s = parameters.longest_s.value
+        parameters.adjust(belief, Outcome(life_s, 700.0, written=False))
+    assert parameters.longest_s.value == 600
+    assert parameters.slope.value == 1
 
 
 def test_what_turns_out_to_be_read_far_more_often_shortens_the_longest_life() -> None:
@@ -268,24 +272,24 @@ def test_what_turns_out_to_be_read_far_more_often_shortens_the_longest_life() ->
     belief = Belief(60.0, 0.0, reads=0.04, writes=0.01, invalidation=0.2, late=1.0)
     quiet, popular = Outcome(60.0, 70.0, written=False), Outcome(60.0, 20.0, True, After(200, 5))
     for every, most in ((10, 50.0), (10_000, 600.0)):
-        dials = Dials(600, 2_000)
+        parameters = LearnedParameters(600, 2_000)
         for number in range(1, 400):
-            dials.settle(belief, popular if number % every == 0 else quiet)
-        assert dials.longest_s.value <= most
-        assert dials.slope.value > 0.9
-    assert dials.longest_s.value == 600
+            parameters.adjust(belief, popular if number % every == 0 else quiet)
+        assert parameters.longest_s.value <= most
+        assert parameters.slope.value > 0.9
+    assert parameters.longest_s.value == 600
 
 
 def test_no_longest_life_makes_lives_longer_than_the_slope_does() -> None:
-    dials, belief = Dials(600, 100), BELIEF._replace(best_s=100.0, writes=1e-3)
+    parameters, belief = LearnedParameters(600, 100), BELIEF._replace(best_s=100.0, writes=1e-3)
     for _ in range(50):
-        dials.settle(belief, Outcome(100.0, 150.0, written=True))
-    assert dials.longest_s.value == 600
+        parameters.adjust(belief, Outcome(100.0, 150.0, written=True))
+    assert parameters.longest_s.value == 600
 
 
 @pytest.mark.parametrize("longest_s", [0.0, 0.5, 3.0, inf])
 def test_any_longest_life_has_a_dial(longest_s: float) -> None:
-    candidates = Dials(longest_s, 100).longest_s.candidates
+    candidates = LearnedParameters(longest_s, 100).longest_s.candidates
     assert candidates[-1] == longest_s
     assert candidates[0] >= min(1.0, longest_s)
 
@@ -295,13 +299,13 @@ def test_what_classes_ask_for_is_kept_and_what_is_no_more_is_forgotten() -> None
     terms = Terms(5.0, Weights())
     learner.set_terms({PARTITION: terms})
     assert max(drive(learner, 1, 1e-6, 1_000, Random(1))) == 5
-    kept = learner.dials[PARTITION]
+    kept = learner.parameters[PARTITION]
     learner.set_terms({PARTITION: terms})
-    assert learner.dials[PARTITION] is kept
+    assert learner.parameters[PARTITION] is kept
     learner.set_terms({PARTITION: terms._replace(longest_s=50.0)})
     assert max(drive(learner, 1, 1e-6, 5_000, Random(1))) > 5
     learner.set_terms({})
-    assert not learner.dials
+    assert not learner.parameters
     assert not learner.regrets
 
 
@@ -321,21 +325,21 @@ def test_the_error_tells_how_well_lives_are_foreseen() -> None:
 
 
 def test_a_dial_has_ends_and_stands_between_its_candidates() -> None:
-    dial = Dial(1, 2.0, 1, 2, 100, trust=100)
+    dial = Parameter(1, 2.0, 1, 2, 100, trust=100)
     assert list(dial.candidates) == [0.5, 1, 2, 4]
     ends = []
     for costs in ([1e6, 1e6, 1e6, 0], [0, 1e9, 1e9, 1e9]):
-        dial.settle(costs)
+        dial.adjust(costs)
         ends.append(dial.value)
     assert ends == [4, 0.5]
-    even = Dial(1, 2.0, 1, 2, 100, trust=100)
-    even.settle([1e6, 0, 0, 1e6])
+    even = Parameter(1, 2.0, 1, 2, 100, trust=100)
+    even.adjust([1e6, 0, 0, 1e6])
     assert even.value == pytest.approx(2**0.5, rel=1e-3)
 
 
 def test_a_dial_that_remembers_nothing_stays() -> None:
-    dial = Dial(1, 2.0, 1, 1, 0, trust=100)
-    dial.settle([1e6, 1e6, 0])
+    dial = Parameter(1, 2.0, 1, 1, 0, trust=100)
+    dial.adjust([1e6, 1e6, 0])
     assert dial.value == 1
 
 
@@ -351,7 +355,7 @@ def test_writes_that_come_soon_after_reads_turn_the_slope() -> None:
         learner.missed(PARTITION, KEY, now, life)
         if random.random() < 0.5:
             learner.wrote(PARTITION, KEY, now + 0.3)
-    assert 1.1 < learner.dials[PARTITION].slope.value < 1.4
+    assert 1.1 < learner.parameters[PARTITION].slope.value < 1.4
     assert learner.regrets[PARTITION].invalidations > learner.regrets[PARTITION].stale_avoided
 
 
@@ -367,7 +371,7 @@ def test_a_life_that_was_granted_shorter_is_no_evidence() -> None:
         learner.ttl_s(PARTITION, KEY, now)
         learner.missed(PARTITION, KEY, now, 1e-3)
         learner.wrote(PARTITION, KEY, now + 0.5)
-    assert learner.dials[PARTITION].slope.value == 1
+    assert learner.parameters[PARTITION].slope.value == 1
 
 
 def test_the_optimum_of_equal_rates() -> None:

@@ -136,7 +136,7 @@ def test_a_creation_is_told_apart_whoever_came_first(read: bool) -> None:
 def test_what_nobody_proposed_is_not_tried() -> None:
     history = KeyHistory(0)
     history.granted(0, 10, 0)
-    assert history.trial is None
+    assert history.sample is None
 
 
 @pytest.mark.parametrize(("kept", "counted"), [(False, 0), (True, 1)])
@@ -216,7 +216,7 @@ def test_nothing_is_learned_of_copies_whose_keys_others_write_too() -> None:
     together, now = grown(exchange=True)
     before = judged(together)
     assert before < 0.01 * judged(apart), "before the first exchange"
-    assert [replica.dials[PARTITION].slope.value for replica in together] == pytest.approx(
+    assert [replica.parameters[PARTITION].slope.value for replica in together] == pytest.approx(
         [1, 1], 0.05
     )
     for at in (now + 100, now + 200, now + 300):
@@ -240,7 +240,7 @@ def test_keys_that_are_not_told_one_by_one_go_with_their_class() -> None:
         rates.missed("x", float(at))
         rates.wrote("x", rates.keys.get("x"), at + 0.5)
     own = rates.at_miss("x", rates.keys.get("x"), 1_000)
-    rates.told = rates.told._replace(misses=3.0, writes=3.0, until_s=2_000)
+    rates.peers = rates.peers._replace(misses=3.0, writes=3.0, until_s=2_000)
     all_ = rates.at_miss("x", rates.keys.get("x"), 1_000)
     assert all_.misses == pytest.approx(4 * own.misses, rel=0.01)
     assert all_.writes == pytest.approx(4 * own.writes, rel=0.01)

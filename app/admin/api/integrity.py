@@ -1,4 +1,4 @@
-"""Whether what systems hold is what was written through Portolan."""
+"""Integrity: whether systems hold what was written through Portolan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def check_integrity(
     integrity: Annotated[Integrity, Depends(_integrity)],
     objects: Objects = 10_000,
 ) -> dict[str, Any]:
-    """Compare what the systems hold of a database with what the feed tells of it.
+    """Compare what the systems hold of a database with what the feed says of it.
 
     It reads all changes that the feed keeps, and up to so many objects of each class.
     """

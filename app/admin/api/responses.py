@@ -1,4 +1,4 @@
-"""What the admin routes share: how they reach the control plane, and what they answer."""
+"""Dependencies and responses that the admin routes share."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Assets:
     """
 
     def __init__(self, folder: Path) -> None:
-        found = (path for path in sorted(folder.rglob("*")) if path.suffix in _TYPES)
-        self._files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+        files = (path for path in sorted(folder.rglob("*")) if path.suffix in _TYPES)
+        self._files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
         digest = blake2b(digest_size=8)
         for name, content in self._files.items():
             digest.update(b"%b\0%d\0%b" % (name.encode(), len(content), content))

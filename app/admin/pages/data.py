@@ -1,4 +1,4 @@
-"""Data: the objects of a class, as a client reads them, and how the query was carried out."""
+"""The data page: the objects of a class as a client reads them, and the plan of the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs: the runs of a database, and each closely; submitted, cancelled and resumed from here."""
+"""The jobs page: the runs of a database and each of them; submits, cancels and resumes."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     """Answer with a template; what is shown is escaped, and what is not given is an error.
 
     Args:
-        request: The request, which tells the page.
+        request: The request, whose path names the page.
         template: Name of the template.
         status: Status of the answer.
         **context: What the template shows.

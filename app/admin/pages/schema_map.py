@@ -1,4 +1,4 @@
-"""The map: the tree of a schema, the system of each group, and why it is there."""
+"""The map page: the tree of a schema, the system of each group, and why it is there."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class _Site:
         self._environment.globals.update(static=self.assets.address, pages=self._pages)
 
     def render(self, path: str, template: str, **context: Any) -> str:
-        """Return a template as text; `path` tells which page it belongs to."""
+        """Return a template as text; `path` is of the page that it belongs to."""
         page = max(
             (page for page in self._pages if (path + "/").startswith(page.path.rstrip("/") + "/")),
             key=lambda page: len(page.path),

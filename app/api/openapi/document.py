@@ -88,10 +88,10 @@ def _object() -> dict[str, Any]:
 def _collection() -> dict[str, Any]:
     read = ("fields", "ids", "filter", "order", "limit", "cursor", "allowScan", "explain", "prefer")
     shown = {200: _json("Listing", *_FOUND)}
-    made = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
+    created = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
     failing = (*_ALWAYS, *_CREATING, 422)
     preferences = ("idempotencyKey", "prefer")
-    post = _operation("createObject", "Create one object, or many", preferences, made, failing)
+    post = _operation("createObject", "Create one object, or many", preferences, created, failing)
     one_or_many = {
         "oneOf": [
             ref("schemas", "Object"),

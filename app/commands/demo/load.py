@@ -134,7 +134,7 @@ async def _connected(plan: Plan, connection: Connection) -> Connection:
 
 def _tally(seconds: float, lane: Lane, record: Record) -> Tally:
     if record.refused:
-        statuses = ", ".join(f"{count} times {status}" for status, count in record.refused.items())
-        raise Failed(f"the service answered {statuses}")
+        counts = ", ".join(f"{count} times {status}" for status, count in record.refused.items())
+        raise Failed(f"the service answered {counts}")
     latencies = array("d", sorted(record.latencies))
     return Tally(seconds, latencies, lane.operations, record.acknowledged * lane.operations)

@@ -30,7 +30,7 @@ _SINGLE_CAPABILITY: Final = "joins"
 _ROUNDS: Final = 3
 _SEED: Final = 1
 _READERS: Final = 4
-_LOADING_S: Final = 60
+_STORES_WITHIN_S: Final = 60
 """Seconds that stores get to come up with the data of an earlier demo."""
 
 
@@ -101,7 +101,7 @@ class _Demo:
 
     async def _wait(self, service: Service) -> None:
         """Wait for stores that are still loading what an earlier demo left in them."""
-        for _ in range(_LOADING_S):
+        for _ in range(_STORES_WITHIN_S):
             away = [s["name"] for s in await service.systems() if s["state"] == "not connected"]
             if not away:
                 return
@@ -145,8 +145,8 @@ class _Demo:
                     if class_name == "articles":
                         raise
                     self._say(f"[yellow]Not loaded into {database}:[/] {failed}")
-        summary = ", ".join(f"{len(members)} {name}" for name, members in newspaper.items())
-        self._say(f"Loaded into {' and '.join(databases)}: {summary}.")
+        counts = ", ".join(f"{len(members)} {name}" for name, members in newspaper.items())
+        self._say(f"Loaded into {' and '.join(databases)}: {counts}.")
 
     async def _drive(self, service: Service, databases: list[str]) -> list[Comparison]:
         works = {
@@ -179,8 +179,8 @@ class _Demo:
             f"{MIXED}/articles", params={"order": "-hits", "limit": "3", "fields": "hits,title"}
         )
         items = (await succeed(top))["items"]
-        titles = ", ".join(f"“{item['title']}” ({item['hits']:,})" for item in items)
-        self._say(f"Most read: {titles}.")
+        articles = ", ".join(f"“{item['title']}” ({item['hits']:,})" for item in items)
+        self._say(f"Most read: {articles}.")
 
 
 def _compare(name: str, tallies: dict[str, list[Tally]]) -> Comparison:

@@ -1,4 +1,4 @@
-"""Looking at the machine: what is found, what is missing, and what to do about it."""
+"""Findings about the machine: what is found, what is missing, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at an installation that is running: whether it serves, and whose its data are."""
+"""Findings about a running installation: whether it serves, and whether its data are its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT_S: Final = 300.0
 _NOT_LET_IN: Final = (401, 403)
 _REMEDY: Final = (
     "Somebody has written to a store past Portolan, or a store has lost writes. Write these objects"
-    " again through the data API; docs/backup.md tells how to find out more."
+    " again through the data API; docs/backup.md says how to find out more."
 )
 
 
@@ -27,7 +27,7 @@ async def examine_service(url: str, objects: int, key: SecretStr | None = None) 
 
     Args:
         url: Its address.
-        objects: How many objects of each database are compared with what the feed tells of them.
+        objects: How many objects of each database are compared with the feed.
         key: Sent to it; None: it asks for none.
     """
     headers = bearer(key)
@@ -82,7 +82,7 @@ def _integrity(name: str, answer: httpx.Response) -> Finding:
     if answer.is_error:
         return Finding(what, False, f"they cannot be compared: {report.get('detail', '')}")
     unknown = report["older"] + report["left_out"]
-    detail = f"{report['compared']:,} are what the feed tells; nothing is known of {unknown:,}"
+    detail = f"{report['compared']:,} are what the feed says; nothing is known of {unknown:,}"
     if not report["wrong"]:
         return Finding(what, True, detail)
     counts = ", ".join(f"{count:,} {wrong}" for wrong, count in report["wrong"].items())

@@ -40,7 +40,15 @@ class CommandClient:
         taken effect. A script that the server has forgotten is loaded and called again.
         """
         deadline = monotonic() + self._config.deadline_s
-        replies = await self._exchange(commands, deadline, writes=writes)
+        connection = self._connection
+        if writes and connection is not None and not connection.lost:
+            # There is no second attempt, and one coroutine less to be woken.
+            try:
+                replies = await connection.request(commands, deadline)
+            except ConnectionLost as lost:
+                raise self._error_of_loss(lost, writes=True) from None
+        else:
+            replies = await self._exchange(commands, deadline, writes=writes)
         for reply in replies:
             if isinstance(reply, StoreError):
                 return await self._load_and_repeat(commands, replies, deadline, writes=writes)

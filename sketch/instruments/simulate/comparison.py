@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from sketch.instruments.simulate.hill_climbing import Climb, climb
+from sketch.instruments.simulate.hill_climbing import HillClimb, hill_climb
 from sketch.instruments.simulate.oracle import Oracle
 from sketch.instruments.simulate.run import Prepared, Run, simulate
 from sketch.ttl.cate import Cate, CateSettings, Ratio
@@ -34,13 +34,13 @@ class Question:
     Attributes:
         weights: What events cost.
         ratio: Of CATE.
-        climb: How slope and longest life of CATE are found.
+        hill_climb: How slope and longest life of CATE are found.
         estimators: Which ones.
     """
 
     weights: Weights = field(default=Weights())
     ratio: Ratio = "linear"
-    climb: Climb = field(default=Climb(starts=3))
+    hill_climb: HillClimb = field(default=HillClimb(starts=3))
     estimators: Sequence[Name] = ESTIMATORS
 
 
@@ -158,7 +158,7 @@ def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
     def cost(slope: float, longest_s: float) -> float:
         return run(slope, longest_s).tally.cost(question.weights)
 
-    summit = climb(cost, question.climb, prepared.world.seed)
+    summit = hill_climb(cost, question.hill_climb, prepared.world.seed)
     found = {"ratio": question.ratio, "slope": summit.slope, "longest_s": summit.longest_s}
     again = run(summit.slope, summit.longest_s)
     return Entry("cate", summit.cost, {**found, "evaluations": summit.evaluations}, again)
@@ -170,8 +170,10 @@ def _learner(prepared: Prepared, question: Question, _: Say) -> Entry:
     run = simulate(prepared, lambda _: Learner(settings, memory))
     assert isinstance(run.estimator, Learner)
     learned = {
-        "slope": [dials.slope.value for dials in run.estimator.dials.values()],
-        "longest_s": [dials.longest_s.value for dials in run.estimator.dials.values()],
+        "slope": [parameters.slope.value for parameters in run.estimator.parameters.values()],
+        "longest_s": [
+            parameters.longest_s.value for parameters in run.estimator.parameters.values()
+        ],
         "regret": [asdict(regret) for regret in run.estimator.regrets.values()],
     }
     return Entry("learner", run.tally.cost(question.weights), learned, run)

@@ -21,7 +21,7 @@ __all__ = ["Engine", "Progress"]
 Progress = Callable[[int], None]
 """Told how many further accesses have begun."""
 
-_TOLD_EVERY: Final = 10_000
+_PROGRESS_EVERY: Final = 10_000
 _REFRESHED: Final = 0.8
 """Clients fetch the filter anew after this share of Δ, so that it is there in time."""
 
@@ -107,8 +107,8 @@ class Engine:
                 heappush(events, (self._arrivals[number], next(self._order), self._write, key))
             else:
                 self._read(now, key, names[client])
-            if progress is not None and number % _TOLD_EVERY == _TOLD_EVERY - 1:
-                progress(_TOLD_EVERY)
+            if progress is not None and number % _PROGRESS_EVERY == _PROGRESS_EVERY - 1:
+                progress(_PROGRESS_EVERY)
         self._finish()
         self.tally.virtual_s = now - counted_s
         self.tally.operations = self._world.workload.operations

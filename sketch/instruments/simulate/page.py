@@ -103,7 +103,7 @@ def _finding(comparison: Comparison) -> str:
     if static is None or not static.cost:
         cheapest = min(comparison.entries, key=lambda entry: entry.cost)
         return f"The cheapest is {cheapest.name}: {cheapest.cost:.4f} for an access."
-    told = [
+    caption = [
         f"{entry.name} {'-' if entry.cost <= static.cost else '+'}"
         f"{abs(entry.cost / static.cost - 1):.1%}"
         for entry in comparison.entries
@@ -111,7 +111,7 @@ def _finding(comparison: Comparison) -> str:
     ]
     beyond = sum(entry.run.tally.beyond_bound for entry in comparison.entries)
     return (
-        f"Against the best static life of {static.settings['life_s']:.3g} s: {', '.join(told)}."
+        f"Against the best static life of {static.settings['life_s']:.3g} s: {', '.join(caption)}."
         f" Reads beyond the bound: {beyond}."
     )
 
@@ -158,8 +158,8 @@ def _figures(comparison: Comparison) -> list[str]:
     )
     return [
         f"<h2>{title}</h2>\n<figure>{_own_ids(plot(comparison), number)}"
-        f"<figcaption>{escape(told)}</figcaption></figure>"
-        for number, (title, plot, told) in enumerate(plots)
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        for number, (title, plot, caption) in enumerate(plots)
     ]
 
 

@@ -132,8 +132,8 @@ def _keys(
     else:
         seasons = workload.mix.seasons
         season = np.arange(len(rank)) * seasons // len(rank)
-        places = np.stack([random.permutation(workload.records) for _ in range(seasons)])
-        keys = places[season, rank]
+        ranks = np.stack([random.permutation(workload.records) for _ in range(seasons)])
+        keys = ranks[season, rank]
     return keys
 
 

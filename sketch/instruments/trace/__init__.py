@@ -3,11 +3,11 @@
 from sketch.instruments.trace.check import check, check_file
 from sketch.instruments.trace.command import check_trace
 from sketch.instruments.trace.reading import Trace, TraceMistake, read_trace
-from sketch.instruments.trace.report import Contradiction, Judgement, StaleRead, TraceReport
+from sketch.instruments.trace.report import Contradiction, Evaluation, StaleRead, TraceReport
 
 __all__ = [
     "Contradiction",
-    "Judgement",
+    "Evaluation",
     "StaleRead",
     "Trace",
     "TraceMistake",

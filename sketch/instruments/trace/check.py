@@ -13,7 +13,7 @@ from sketch.instruments.trace.order import ordered
 from sketch.instruments.trace.reading import NEVER, Trace, TraceMistake, lines_of, read_trace
 from sketch.instruments.trace.report import (
     Contradiction,
-    Judgement,
+    Evaluation,
     Promise,
     StaleRead,
     TraceReport,
@@ -71,7 +71,7 @@ def check(trace: Trace, bound_us: int | None = None, promise: Promise = "vis") -
 
 def _judge(
     trace: Trace, seen: NDArray[np.bool_], write_of: NDArray[np.int64], bound_us: int | None
-) -> tuple[Judgement, NDArray[np.int64]]:
+) -> tuple[Evaluation, NDArray[np.int64]]:
     """Return a judgement, and the writes that came too late to be what they say they are."""
     found = lateness(trace, ordered(trace, seen), seen)
     late = np.where(trace.write, 0, found.late_us)
@@ -89,8 +89,8 @@ def _judge(
     )
     delta = int(late.max(initial=0))
     beyond = 0 if bound_us is None else int((late > bound_us).sum())
-    told = trace.write & (trace.version >= 0) & ~trace.by_value[trace.key]
-    return Judgement(delta, len(stale), beyond, reads), np.flatnonzero(told & (found.late_us > 0))
+    known = trace.write & (trace.version >= 0) & ~trace.by_value[trace.key]
+    return Evaluation(delta, len(stale), beyond, reads), np.flatnonzero(known & (found.late_us > 0))
 
 
 def _line_of(operation: np.int64) -> int | None:

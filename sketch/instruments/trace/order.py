@@ -84,11 +84,11 @@ def _zones(
     there = written < 0
     written[there] = offset[heads][there]
     read = np.maximum.reduceat(np.where(write, -1, start), heads)
-    told = np.minimum.reduceat(np.where(seen[order], end, NEVER), heads)
-    told[there] = written[there]
+    known = np.minimum.reduceat(np.where(seen[order], end, NEVER), heads)
+    known[there] = written[there]
     numbers = np.cumsum(np.concatenate(([0], np.diff(key[heads]) != 0)))
     # A read that ended before its write began is a contradiction, which is told elsewhere.
-    return _Zones(numbers, written, read, np.maximum(told, written)), zone_of
+    return _Zones(numbers, written, read, np.maximum(known, written)), zone_of
 
 
 def _one_timeline(
@@ -104,9 +104,9 @@ def _one_timeline(
         raise ValueError(f"{trace.name}: its keys are used for too long a time")
     offset = np.cumsum(spans) - spans
     lengths = np.diff(np.append(heads, len(key)))
-    at, shift = np.repeat(offset, lengths), np.repeat(offset - first + 1, lengths)
+    at, delta = np.repeat(offset, lengths), np.repeat(offset - first + 1, lengths)
     unknown = np.repeat(offset + spans - 1, lengths)
-    return start + shift, np.where(end == NEVER, unknown, end + shift), at
+    return start + delta, np.where(end == NEVER, unknown, end + delta), at
 
 
 def _least_delta(zones: _Zones) -> _Times:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["Contradiction", "Judgement", "Promise", "StaleRead", "TraceReport"]
+__all__ = ["Contradiction", "Evaluation", "Promise", "StaleRead", "TraceReport"]
 
 Promise: TypeAlias = Literal["vis", "ack"]
 """What a read must not be older than by more than delta: anything that was acknowledged or read
@@ -35,7 +35,7 @@ class StaleRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Evaluation:
     """How stale reads were.
 
     Attributes:
@@ -83,8 +83,8 @@ class TraceReport:
     keys: int
     promise: Promise
     bound_us: int | None
-    vis: Judgement
-    ack: Judgement
+    vis: Evaluation
+    ack: Evaluation
     contradictions: int
     examples: tuple[Contradiction, ...]
 
@@ -95,7 +95,7 @@ class TraceReport:
         return bounded and not self.contradictions
 
     @property
-    def judged(self) -> Judgement:
+    def judged(self) -> Evaluation:
         """The judgement that counts."""
         return self.vis if self.promise == "vis" else self.ack
 
@@ -110,7 +110,7 @@ class TraceReport:
             _line("VIS", self.vis, self.bound_us),
             _line("ACK", self.ack, self.bound_us),
         ]
-        lines += [_told(self.name, read) for read in self.judged.worst]
+        lines += [_stale_read_text(self.name, read) for read in self.judged.worst]
         if self.contradictions:
             lines.append(f"{self.contradictions} operations contradict the others:")
         lines += [f"{self.name}:{it.line}: {_plain(it.key)}: {it.detail}" for it in self.examples]
@@ -118,15 +118,15 @@ class TraceReport:
         return "\n".join(lines)
 
 
-def _line(kind: str, judgement: Judgement, bound_us: int | None) -> str:
-    beyond = "" if bound_us is None else f", {judgement.beyond} beyond {bound_us / 1e6:g} s"
+def _line(kind: str, evaluation: Evaluation, bound_us: int | None) -> str:
+    beyond = "" if bound_us is None else f", {evaluation.beyond} beyond {bound_us / 1e6:g} s"
     return (
-        f"{kind}: the least delta is {judgement.delta_us / 1e6:.6f} s;"
-        f" {judgement.stale} stale reads{beyond}"
+        f"{kind}: the least delta is {evaluation.delta_us / 1e6:.6f} s;"
+        f" {evaluation.stale} stale reads{beyond}"
     )
 
 
-def _told(name: str, read: StaleRead) -> str:
+def _stale_read_text(name: str, read: StaleRead) -> str:
     missed = f"the write of line {read.missed_line}" if read.missed_line else "a newer version"
     return (
         f"{name}:{read.line}: {_plain(read.key)}: stale by {read.late_us / 1e6:.6f} s:"

@@ -46,7 +46,7 @@ def lateness(trace: Trace, version: NDArray[np.int64], seen: NDArray[np.bool_]) 
     rank[by_end] = np.arange(count)
     rank[~seen | (trace.end_us == NEVER)] = count
     least = np.minimum.accumulate(rank[order] - keys * (count + 1))
-    before = _beginnings(keys, newest) - 1
+    before = _group_starts(keys, newest) - 1
     # What rows of other keys have left of the minimum comes out beyond `count` here.
     earliest = np.where(before >= 0, least[before] + keys * (count + 1), count)
     missed = np.full(count, -1, np.int64)
@@ -56,7 +56,7 @@ def lateness(trace: Trace, version: NDArray[np.int64], seen: NDArray[np.bool_]) 
     return Lateness(np.maximum(late, 0), missed)
 
 
-def _beginnings(keys: NDArray[np.int64], version: NDArray[np.int64]) -> NDArray[np.int64]:
+def _group_starts(keys: NDArray[np.int64], version: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return for each row of a sorted table where the rows of its key and version begin."""
     begins = np.ones(len(keys), np.bool_)
     begins[1:] = (keys[1:] != keys[:-1]) | (version[1:] != version[:-1])
@@ -69,7 +69,7 @@ def writers(trace: Trace) -> tuple[NDArray[np.int64], tuple[int, int] | None]:
     Also returns two writes of one version, if there are such: they cannot be.
     """
     order = np.lexsort((trace.end_us, ~trace.write, trace.version, trace.key))
-    first = order[_beginnings(trace.key[order].astype(np.int64), trace.version[order])]
+    first = order[_group_starts(trace.key[order].astype(np.int64), trace.version[order])]
     write_of = np.full(len(order), -1, np.int64)
     write_of[order] = np.where(trace.write[first], first, -1)
     write_of[trace.version < 0] = -1

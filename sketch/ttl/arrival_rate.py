@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Tempo"]
+__all__ = ["ArrivalRate"]
 
 _KEEP: Final = 0.999
 _FIRST_S: Final = 1.0
 
 
-class Tempo:
+class ArrivalRate:
     """A weighted average of the times between arrivals; times are in seconds.
 
     Args:

@@ -1,0 +1,87 @@
+"""Admission of writes: none to classes that are being placed anew, none without a lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from math import inf
+from typing import Final
+from weakref import WeakSet
+
+from mediator.base.clock import Clock
+from mediator.base.errors import OutcomeUnknown, Unavailable
+from mediator.stores.port import Fragment
+
+__all__ = ["WriteAdmission"]
+
+_NO_LEASE: Final = (
+    "This replica has not reached the catalogue for so long that it may not write; try another one."
+)
+
+
+class WriteAdmission:
+    """Admits the writes of this replica.
+
+    Attributes:
+        lease_until: Until when this replica may write, by the clock's monotonic time; see
+            `mediator.control.membership`.
+        refused: The fragments that take no writes, as long as anybody has a route to them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.lease_until = inf
+        self._clock = clock
+        # Weak: what is refused for good goes with the last route that has it.
+        self.refused = WeakSet[Fragment]()
+        self._busy: dict[Fragment, int] = {}
+        self._left = asyncio.Event()
+
+    def refuse(self, fragments: Collection[Fragment]) -> None:
+        """Refuse further writes to fragments, for good unless they are admitted again."""
+        self.refused.update(fragments)
+
+    def admit(self, fragments: Collection[Fragment]) -> None:
+        """Admit writes to fragments again: they have not been placed anew."""
+        self.refused.difference_update(fragments)
+
+    def refusal_of(self, fragment: Fragment) -> Unavailable | None:
+        """Return the error of a write to a fragment that takes none; None if it takes them."""
+        if self.refused and fragment in self.refused:
+            return Unavailable("The class is being placed anew.", system=fragment.system)
+        return None
+
+    def check(self, fragments: Iterable[Fragment]) -> None:
+        """Raise `Unavailable` if no write to these fragments may begin."""
+        for fragment in fragments if self.refused else ():
+            if refusal := self.refusal_of(fragment):
+                raise refusal
+        if self._clock.monotonic() >= self.lease_until:
+            raise Unavailable(_NO_LEASE, system="catalogue")
+
+    def enter(self, fragments: Collection[Fragment]) -> None:
+        """Begin a write; raises `Unavailable` if it may not. Call `leave` when it has ended."""
+        self.check(fragments)
+        for fragment in fragments:
+            self._busy[fragment] = self._busy.get(fragment, 0) + 1
+
+    def leave(self, fragments: Collection[Fragment]) -> None:
+        """End a write."""
+        for fragment in fragments:
+            self._busy[fragment] -= 1
+            if not self._busy[fragment]:
+                del self._busy[fragment]
+        self._left.set()
+
+    def confirm(self) -> None:
+        """Raise `OutcomeUnknown` if the lease has ended while a write was under way.
+
+        The class may have been taken for empty, and placed anew, before the write took effect.
+        """
+        if self._clock.monotonic() >= self.lease_until:
+            raise OutcomeUnknown(_NO_LEASE, system="catalogue")
+
+    async def drained(self) -> None:
+        """Wait for the writes under way to fragments that are refused."""
+        while not self._busy.keys().isdisjoint(self.refused):
+            self._left.clear()
+            await self._left.wait()
