@@ -14,7 +14,7 @@ import httptools
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.separate_process import OwnProcess
+from app.commands.demo.separate_process import SeparateProcess
 from mediator.changes.document import change_from
 
 __all__ = ["ListenerProcess"]
@@ -23,7 +23,7 @@ _READ: Final = 1 << 20
 _DATA: Final = b"data:"
 
 
-class ListenerProcess(OwnProcess):
+class ListenerProcess(SeparateProcess):
     """Started once, used many times."""
 
     async def lags(self, host: str, port: int, target: str, seconds: float) -> list[float]:

@@ -58,11 +58,11 @@ class Driver:
             request = SearchRequest(
                 driver, pushed, order, limit, after, resume, fields, left_s, semi
             )
-            found = await self._find(request)
-            yield self._live(found)
-            if found.resume is None:
+            results = await self._find(request)
+            yield self._live(results)
+            if results.resume is None:
                 return
-            limit, after, resume = page, None, found.resume
+            limit, after, resume = page, None, results.resume
 
     async def documents(self, after: Position | None, projection: Projection) -> DocumentPage:
         """Find a page of documents."""
@@ -103,9 +103,9 @@ class Driver:
     async def _find(self, request: SearchRequest) -> SearchPage:
         store = self._guarded.store
         search = store.find if is_queryable(store) else partial(_scanned, store)
-        found = await self._bounded(partial(search, request))
-        self._budget.spend(self._guarded.name, len(found.records))
-        return found
+        results = await self._bounded(partial(search, request))
+        self._budget.spend(self._guarded.name, len(results.records))
+        return results
 
     async def _bounded(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         try:
@@ -115,12 +115,12 @@ class Driver:
         except StoreError as error:
             raise unavailable(self._guarded, error, "read") from error
 
-    def _live(self, found: SearchPage) -> Sequence[Record]:
+    def _live(self, results: SearchPage) -> Sequence[Record]:
         driver = self._plan.driver
         if driver.ttl_s is None:
-            return found.records
-        reads = [Read(driver, record.id) for record in found.records]
-        live = live_records(reads, list(found.records), self._now_for)
+            return results.records
+        reads = [Read(driver, record.id) for record in results.records]
+        live = live_records(reads, list(results.records), self._now_for)
         return [record for record in live if record is not None]
 
 

@@ -130,14 +130,17 @@ class Job:
         return _pointer_to(input_, self.document["spec"])
 
     @property
-    def reads(self) -> list[tuple[str, str]]:
-        """The classes that it reads, with their databases."""
-        sources = [i.source for i in self.inputs if isinstance(i.source, ClassSource)]
-        return [(source.database, source.class_name) for source in sources]
+    def reads(self) -> list[str]:
+        """The classes that it reads."""
+        sources = (input_.source for input_ in self.inputs)
+        return [source.class_name for source in sources if isinstance(source, ClassSource)]
 
     def to_stored(self) -> dict[str, Any]:
-        """Return what the catalogue keeps: the job, and the classes that it reads and writes."""
-        writes = None if self.into is None else (self.into.database, self.into.class_name)
+        """Return what the catalogue keeps: the job, and the classes that it reads and writes.
+
+        They are of the database of the run, which may have another name after a restore.
+        """
+        writes = None if self.into is None else self.into.class_name
         return {
             "version": STORED_VERSION,
             "job": self.document,

@@ -18,7 +18,7 @@ from mediator.stores.port import Fragment, Pushdown, SearchPage, SearchRequest
 from tests.conformance.model_store import ModelStore
 from tests.conformance.searching_model import Key, SearchingModel
 
-SEARCHES = ("queries.", "query_orders.", "aggregating.")
+SEARCHES = ("queries.", "query_orders.", "aggregates.")
 
 
 class ThreeValued(SearchingModel):
@@ -178,9 +178,9 @@ DEFECTS = {
     Overlapping: "queries.pages_give_all_once",
     Upward: "query_orders.several_fields_order",
     Wide: "queries.found_records_are_whole_or_sparse",
-    Merging: "aggregating.every_type_groups",
-    Floating: "aggregating.each_function_computes",
-    Counting: "aggregating.each_function_computes",
+    Merging: "aggregates.every_type_groups",
+    Floating: "aggregates.each_function_computes",
+    Counting: "aggregates.each_function_computes",
 }
 
 

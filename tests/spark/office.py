@@ -17,7 +17,7 @@ from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
 from spark_jobs.runner.attempt import ResultWriter
-from spark_jobs.runner.job import Into
+from spark_jobs.runner.job import STORED_VERSION, Into
 from spark_jobs.runner.port import ColumnType, Input, InputUnfit, StageContext
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.worker import Worker, WorkerOptions
@@ -69,8 +69,9 @@ class Office:
         self.runs = CatalogueRuns(self.catalogue)
 
     async def submit(self, job: dict[str, Any] = JOB, *, dry_run: bool = False) -> str:
+        stored = {"version": STORED_VERSION, "job": job}
         run, _ = await self.runs.submit(
-            uuid4().hex, ("club", "club"), job, dry_run=dry_run, key=None, fingerprint=None
+            uuid4().hex, ("club", "club"), stored, dry_run=dry_run, key=None, fingerprint=None
         )
         return run.id
 

@@ -97,8 +97,8 @@ async def drop_database(
 
 def _answer(change: SchemaChange) -> Response:
     """Write an answer: one at the limits is megabytes long."""
-    told = {field.name: getattr(change, field.name) for field in fields(change)}
-    content = orjson.dumps({"schema": told.pop("document"), **told})
+    members = {field.name: getattr(change, field.name) for field in fields(change)}
+    content = orjson.dumps({"schema": members.pop("document"), **members})
     return Response(content, media_type=JSON, headers={"ETag": f'"{change.version}"'})
 
 
@@ -107,6 +107,6 @@ def _version(if_match: str | None) -> int | None:
         return None
     text = if_match.strip().strip('"')
     if not text.isascii() or not text.isdigit():
-        place = Location("If-Match", 'is the ETag of a schema, such as "3"')
-        raise HttpError(INVALID, "The version is not understood.", locations=[place])
+        location = Location("If-Match", 'is the ETag of a schema, such as "3"')
+        raise HttpError(INVALID, "The version is not understood.", locations=[location])
     return int(text)

@@ -34,17 +34,17 @@ class RunRights:
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
-    async def require_submission(self, access: Access, job: Job) -> None:
+    async def require_submission(self, access: Access, database: str, job: Job) -> None:
         """Return if a job may be submitted.
 
         Raises:
             Unauthenticated, Forbidden, NotFound: As `Access.require` does.
         """
-        for database, class_name in job.reads:
+        for class_name in job.reads:
             await self._require(access, Scope.READ, database, class_name)
             access.require_all(database, class_name)
         if job.into is not None:
-            await self._require_write(access, job.into.database, job.into.class_name)
+            await self._require_write(access, database, job.into.class_name)
 
     async def require_view(self, access: Access, run: StoredRun) -> Permission:
         """Return if a run may be shown, and how to check that later again.
@@ -52,22 +52,24 @@ class RunRights:
         Raises:
             Unauthenticated, Forbidden, NotFound: As `Access.require` does.
         """
-        sources = _stored_reads(access, run)
-        for database, class_name in sources:
-            await self._require(access, Scope.READ, database, class_name)
-            if not access.may_read_all_since(database, class_name, run.created):
+        reads = _stored_reads(access, run)
+        for class_name in reads:
+            await self._require(access, Scope.READ, run.database, class_name)
+            if not access.may_read_all_since(run.database, class_name, run.created):
                 detail = (
                     f"Objects of {class_name} have owners, or had when the run was submitted, or"
                     " the class is there no more: this is for administrators of it."
                 )
                 raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
-        return lambda: all(access.may_read_all_since(*source, run.created) for source in sources)
+        return lambda: all(
+            access.may_read_all_since(run.database, name, run.created) for name in reads
+        )
 
     async def require_control(self, access: Access, run: StoredRun) -> None:
         """Return if a run may be cancelled or resumed; raises what `require_view` does."""
         await self.require_view(access, run)
         if writes := run.document.get("writes"):
-            await self._require_write(access, *writes)
+            await self._require_write(access, run.database, writes)
 
     async def _require_write(self, access: Access, database: str, class_name: str) -> None:
         await self._require(access, Scope.WRITE, database, class_name)
@@ -79,7 +81,7 @@ class RunRights:
         await self._directory.look_for(database, class_name)
 
 
-def _stored_reads(access: Access, run: StoredRun) -> list[tuple[str, str]]:
+def _stored_reads(access: Access, run: StoredRun) -> list[str]:
     """Return the classes that a run reads; of one of another version nobody can tell.
 
     Such a run is for administrators of the database.
@@ -87,4 +89,5 @@ def _stored_reads(access: Access, run: StoredRun) -> list[tuple[str, str]]:
     if run.document.get("version") != STORED_VERSION:
         access.require(Scope.ADMIN, run.database)
         return []
-    return [(database, class_name) for database, class_name in run.document["reads"]]
+    reads: list[str] = run.document["reads"]
+    return reads

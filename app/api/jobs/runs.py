@@ -171,7 +171,7 @@ class Jobs:
 
     async def _check(self, routed: RoutedRequest, job: Job) -> None:
         """Refuse now what a worker would refuse later, and what the worker does not check."""
-        await self._rights.require_submission(routed.access, job)
+        await self._rights.require_submission(routed.access, routed.database, job)
         _require_room(routed.access, creates=job.into is not None)
         for input_ in job.inputs:
             await self._check_input(input_, job.pointer_to(input_))

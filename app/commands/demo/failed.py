@@ -1,7 +1,7 @@
-"""What makes a demonstration, or a figure, worthless."""
+"""The error that ends a demonstration or a benchmark."""
 
 __all__ = ["Failed"]
 
 
 class Failed(Exception):
-    """Something went wrong, so that a figure would mean nothing; the message says what."""
+    """Something went wrong that makes the figures worthless; the message says what."""

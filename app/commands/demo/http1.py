@@ -51,7 +51,7 @@ class Window:
 
 @dataclass(slots=True)
 class Record:
-    """What the connections of a lane saw.
+    """The answers to the requests of a lane.
 
     Attributes:
         latencies: Seconds of each request answered within the window.

@@ -1,4 +1,4 @@
-"""The load generator: lanes of requests, sent from a process of its own."""
+"""The load generator: sends lanes of requests from a separate process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import uvloop
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import Connection, Record, Window
-from app.commands.demo.separate_process import OwnProcess
+from app.commands.demo.separate_process import SeparateProcess
 
 __all__ = ["Lane", "LoadProcess", "Plan", "Tally"]
 
@@ -58,7 +58,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What came of one lane.
+    """The result of one lane.
 
     Attributes:
         seconds: For how long was measured.
@@ -84,7 +84,7 @@ class Tally:
         return self.latencies[min(len(self.latencies) - 1, int(share * len(self.latencies)))]
 
 
-class LoadProcess(OwnProcess):
+class LoadProcess(SeparateProcess):
     """A load generator in a process of its own, which is started once and used many times."""
 
     async def drive(self, plan: Plan) -> list[Tally]:
@@ -134,7 +134,7 @@ async def _connected(plan: Plan, connection: Connection) -> Connection:
 
 def _tally(seconds: float, lane: Lane, record: Record) -> Tally:
     if record.refused:
-        told = ", ".join(f"{count} times {status}" for status, count in record.refused.items())
-        raise Failed(f"the service answered {told}")
+        counts = ", ".join(f"{count} times {status}" for status, count in record.refused.items())
+        raise Failed(f"the service answered {counts}")
     latencies = array("d", sorted(record.latencies))
     return Tally(seconds, latencies, lane.operations, record.acknowledged * lane.operations)

@@ -2,7 +2,7 @@
 
 See docs/papers/ppm.md, 3.
 
-The schema says what each part needs and names no system. Where its parts end up follows from what
+The schema says what each class and field requires, and names no system. Placement follows from what
 the systems were proven to do, what their operator declares of them, and how they perform.
 """
 
@@ -80,7 +80,7 @@ DECLARED: Final[Mapping[str, Sequence[str]]] = {
 """What an operator knows of systems of each kind, and no probe can find out."""
 
 _TOPICS = ("Harbour", "Election", "Orchestra", "Bridge", "Winter", "Budget", "Museum", "Railway")
-_TURNS = ("reopens", "is delayed", "divides the town", "surprises everybody", "needs a new roof")
+_EVENTS = ("reopens", "is delayed", "divides the town", "surprises everybody", "needs a new roof")
 _NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Tony", "Frances", "Niklaus", "Radia")
 
 
@@ -96,15 +96,15 @@ def affordable(
     Returns:
         The schema without them, and for each of them a line that says what was dropped.
     """
-    kept = deepcopy(dict(schema))
+    affordable_schema = deepcopy(dict(schema))
     dropped = []
-    for node, annotated in _nodes(kept):
-        wanted = annotated.get("annotations", [])
-        lost = [a["require"] for a in wanted if a.get("require", "") not in {"", *offered}]
+    for node, annotated in _nodes(affordable_schema):
+        annotations = annotated.get("annotations", [])
+        lost = [a["require"] for a in annotations if a.get("require", "") not in {"", *offered}]
         if lost:
-            annotated["annotations"] = [a for a in wanted if a.get("require") not in lost]
+            annotated["annotations"] = [a for a in annotations if a.get("require") not in lost]
             dropped.append(f"{node} asks for {', '.join(lost)}, which no system here offers")
-    return kept, dropped
+    return affordable_schema, dropped
 
 
 def wholly_on(schema: Mapping[str, Any], capability: str) -> dict[str, Any]:
@@ -150,10 +150,10 @@ def objects(count: int = 100, seed: int = 1) -> dict[str, dict[str, dict[str, An
 
 
 def _article(number: int, chance: Random) -> dict[str, Any]:
-    topic, turn = chance.choice(_TOPICS), chance.choice(_TURNS)
+    topic, event = chance.choice(_TOPICS), chance.choice(_EVENTS)
     return {
-        "title": f"{topic} {turn}",
-        "body": f"The {topic.lower()} {turn}, as this newspaper has learned. " * 8,
+        "title": f"{topic} {event}",
+        "body": f"The {topic.lower()} {event}, as this newspaper has learned. " * 8,
         "author": chance.choice(_NAMES).lower(),
         "tags": sorted({topic.lower(), chance.choice(_TOPICS).lower()}),
         "published": f"2026-01-{1 + number % 28:02d}T06:00:00Z",

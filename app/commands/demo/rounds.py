@@ -1,7 +1,7 @@
-"""Interleaved rounds: every side is measured in turn, so that noise disturbs all of them alike.
+"""Interleaved rounds: every candidate is measured in turn, so that noise disturbs all alike.
 
-What a side leaves behind, as work for the relays, disturbs the one that follows: every other round
-goes backwards, so that none always follows the same one.
+What one leaves behind, as work for the relays, disturbs the next: every other round goes backwards,
+so that none always follows the same one.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ T = TypeVar("T")
 async def interleaved(
     rounds: int, measures: Mapping[str, Callable[[], Awaitable[T]]]
 ) -> dict[str, list[T]]:
-    """Measure every side once in each round, one after the other.
+    """Measure every candidate once in each round, one after the other.
 
     Args:
         rounds: How many rounds.
-        measures: Measures one side, by its name.
+        measures: Measures a candidate, by its name.
 
     Returns:
-        What was measured of each side, in order.
+        The measurements of each, in order.
     """
     measured: dict[str, list[T]] = {name: [] for name in measures}
-    turns = tuple(measures.items())
+    order = tuple(measures.items())
     for number in range(rounds):
-        for name, measure in turns if number % 2 == 0 else turns[::-1]:
+        for name, measure in order if number % 2 == 0 else order[::-1]:
             measured[name].append(await measure())
     return measured

@@ -1,4 +1,4 @@
-"""A process of its own beside the one that is measured, started once and used many times."""
+"""A separate process for load, started once and used many times."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from types import TracebackType
 from typing import Self, TypeVar
 
-__all__ = ["OwnProcess"]
+__all__ = ["SeparateProcess"]
 
 T = TypeVar("T")
 
 
-class OwnProcess:
-    """Calls functions of modules there, while it is entered."""
+class SeparateProcess:
+    """Calls functions in a separate process, while it is entered."""
 
     def __init__(self) -> None:
         spawn = multiprocessing.get_context("spawn")

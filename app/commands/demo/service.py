@@ -46,7 +46,7 @@ class RequestRefused(Failed):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service that runs, and the way to it.
+    """A running service, with clients of its APIs.
 
     Attributes:
         data: Client of the data API.
@@ -92,19 +92,19 @@ class Service:
         """Return product and version of each system's server."""
         return {s["name"]: s["findings"]["server"] for s in await self.systems() if s["findings"]}
 
-    async def declare(self, words: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    async def declare(self, capabilities: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         """Declare capabilities of all systems of a kind, as an operator does.
 
         Args:
-            words: Capabilities by the kind of system.
+            capabilities: Capabilities by the kind of system.
 
         Returns:
             The systems as described afterwards.
         """
         for system in await self.systems():
-            stated = {*system["declared"], *words.get(system["kind"], ())}
-            if stated != set(system["declared"]):
-                body = {"declared": sorted(stated)}
+            declared = {*system["declared"], *capabilities.get(system["kind"], ())}
+            if declared != set(system["declared"]):
+                body = {"declared": sorted(declared)}
                 await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
         return await self.systems()
 
@@ -139,13 +139,13 @@ class Service:
                 await self._put(database, operations[start : start + _BATCH])
 
     async def caught_up(self) -> None:
-        """Wait until the feeds have what was written: nobody is to relay what another has left."""
+        """Wait until the feeds have caught up, so that no measurement pays for an earlier one."""
         lag_s = math.inf
         while lag_s > _LAG_S:
             await asyncio.sleep(1.1 * _LAG_S)
-            told = await self.admin.get(self.admin.base_url.join("/metrics"))
-            found = _LAG.findall(told.raise_for_status().text)
-            lag_s = max(map(float, found), default=0.0)
+            metrics = await self.admin.get(self.admin.base_url.join("/metrics"))
+            lags = _LAG.findall(metrics.raise_for_status().text)
+            lag_s = max(map(float, lags), default=0.0)
 
     async def _put(self, database: str, operations: Sequence[Mapping[str, Any]]) -> None:
         batch = self.data.post(f"{database}/batch", json={"operations": operations})

@@ -1,4 +1,4 @@
-"""What the demo does, step by step, over HTTP like any other client."""
+"""The steps of the demo, over HTTP like any other client."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from app.service.interruption import Interrupted, interruptible
 from app.service.serving import Serving, serving
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 
-__all__ = ["DemoOptions", "tell"]
+__all__ = ["DemoOptions", "run_demo"]
 
 MIXED: Final = "news"
 SINGLE: Final = "news_single"
-_SINGLE_NEEDS: Final = "joins"
+_SINGLE_CAPABILITY: Final = "joins"
 _ROUNDS: Final = 3
 _SEED: Final = 1
 _READERS: Final = 4
-_PATIENCE_S: Final = 60
+_STORES_WITHIN_S: Final = 60
 """Seconds that stores get to come up with the data of an earlier demo."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How the demo goes.
+    """Options of the demo.
 
     Attributes:
-        seconds: For how long the newspaper is read and its hits counted, over all.
+        seconds: How long the newspaper is read and its hits counted, in total.
         once: Whether the service ends with the demo.
     """
 
@@ -47,7 +47,7 @@ class DemoOptions:
     once: bool = False
 
 
-async def tell(
+async def run_demo(
     http: HttpSettings, settings: MediatorSettings, options: DemoOptions, console: Console
 ) -> None:
     """Start the embedded service, show what it does, and leave it up until a signal ends it.
@@ -66,7 +66,7 @@ async def tell(
             status.stop()
             try:
                 async with interruptible(running.ended):
-                    await _Story(console, running, options).tell()
+                    await _Demo(console, running, options).run()
                 if not options.once:
                     _invite(console, running)
                     await running.ended.wait()
@@ -75,7 +75,7 @@ async def tell(
             console.print("Stopping the service and its stores.")
 
 
-class _Story:
+class _Demo:
     """The demo against a service that runs."""
 
     def __init__(self, console: Console, running: Serving, options: DemoOptions) -> None:
@@ -84,7 +84,7 @@ class _Story:
         self._options = options
         self._say = console.print
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         addresses = self._running.addresses
         for missing in self._running.missing:
             self._say(f"[yellow]Without {missing.kind}:[/] {missing.reason}. {missing.remedy}")
@@ -101,7 +101,7 @@ class _Story:
 
     async def _wait(self, service: Service) -> None:
         """Wait for stores that are still loading what an earlier demo left in them."""
-        for _ in range(_PATIENCE_S):
+        for _ in range(_STORES_WITHIN_S):
             away = [s["name"] for s in await service.systems() if s["state"] == "not connected"]
             if not away:
                 return
@@ -109,8 +109,8 @@ class _Story:
         self._say(f"[yellow]Not connected:[/] {', '.join(away)}; the demo goes on without.")
 
     async def _declare(self, service: Service) -> list[dict[str, Any]]:
-        for kind, words in DECLARED.items():
-            self._say(f"The operator declares of {kind}: {', '.join(words)}.")
+        for kind, capabilities in DECLARED.items():
+            self._say(f"The operator declares of {kind}: {', '.join(capabilities)}.")
         systems = await service.declare(DECLARED)
         return [system for system in systems if system["findings"]]
 
@@ -120,7 +120,7 @@ class _Story:
         mixed, dropped = affordable(SCHEMA, offered)
         for line in dropped:
             self._say(f"[yellow]Different here:[/] {line}; it is placed by the rest.")
-        schemas = {MIXED: mixed, SINGLE: wholly_on(SCHEMA, _SINGLE_NEEDS)}
+        schemas = {MIXED: mixed, SINGLE: wholly_on(SCHEMA, _SINGLE_CAPABILITY)}
         for database, document in schemas.items():
             try:
                 await service.set_schema(database, document)
@@ -129,7 +129,7 @@ class _Story:
         return list(schemas)
 
     async def _keep(self, service: Service, database: str, refused: RequestRefused) -> None:
-        """Go on with the schema of an earlier demo, if there is one."""
+        """Keep the schema of an earlier demo, if there is one."""
         names = [item["name"] for item in (await succeed(service.admin.get("schemas")))["items"]]
         if database not in names:
             raise refused
@@ -145,8 +145,8 @@ class _Story:
                     if class_name == "articles":
                         raise
                     self._say(f"[yellow]Not loaded into {database}:[/] {failed}")
-        told = ", ".join(f"{len(members)} {name}" for name, members in newspaper.items())
-        self._say(f"Loaded into {' and '.join(databases)}: {told}.")
+        counts = ", ".join(f"{len(members)} {name}" for name, members in newspaper.items())
+        self._say(f"Loaded into {' and '.join(databases)}: {counts}.")
 
     async def _drive(self, service: Service, databases: list[str]) -> list[Comparison]:
         works = {
@@ -179,8 +179,8 @@ class _Story:
             f"{MIXED}/articles", params={"order": "-hits", "limit": "3", "fields": "hits,title"}
         )
         items = (await succeed(top))["items"]
-        told = ", ".join(f"“{item['title']}” ({item['hits']:,})" for item in items)
-        self._say(f"Most read: {told}.")
+        articles = ", ".join(f"“{item['title']}” ({item['hits']:,})" for item in items)
+        self._say(f"Most read: {articles}.")
 
 
 def _compare(name: str, tallies: dict[str, list[Tally]]) -> Comparison:

@@ -104,7 +104,7 @@ def _normalised(raw: DataFrame, count: int) -> DataFrame:
 
 def normalise(values: pa.Array) -> pa.Array:
     """Take away case, accents, punctuation and repeated blanks; what is empty then is null."""
-    text = pc.utf8_lower(pc.utf8_normalize(values, text="NFKD"))
+    text = pc.utf8_lower(pc.utf8_normalize(values, form="NFKD"))
     text = pc.replace_substring_regex(text, r"[\p{M}'`\x{2019}]", "")
     text = pc.replace_substring_regex(text, r"[^\p{L}\p{N}]+", " ")
     text = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(pc.utf8_trim(text, " "), 0, LONGEST))
