@@ -40,7 +40,6 @@ INSTEAD: Final = {
     "gathering": "coalescer",
     "packing": "encode",
     "desk": "stage context or worker context",
-    "shift": "run execution",
     "greet": "heartbeat",
     "duty": "periodic task",
     "duties": "periodic tasks",

@@ -41,15 +41,15 @@ async def run(options: Options) -> Measured:
                     await roll(replicas, 2)
                     failed = load.failures.total()
                     options.say(f"{turn + 2} restarts: {load.answered:,} answered, {failed} failed")
-            return Measured(_results(load, times, settled=await load.settled(url)), versions)
+            return Measured(_results(load, times, complete=await load.is_complete(url)), versions)
 
 
-def _results(load: Load, times: int, *, settled: bool) -> list[Result]:
+def _results(load: Load, times: int, *, complete: bool) -> list[Result]:
     failed = sum(load.failures.values())
     return [
         Result(f"failed requests over {times} rolling restarts", "requests", failed, bar=0,
                small_is_good=True),
         Result("requests answered meanwhile", "requests", load.answered),
-        Result("objects whose acknowledged writes all took effect once", "share", float(settled),
+        Result("objects whose acknowledged writes all took effect once", "share", float(complete),
                bar=1),
     ]  # fmt: skip

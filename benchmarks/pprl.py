@@ -111,10 +111,10 @@ _Cut = tuple[RecordBlock, NDArray[np.int64]]
 
 
 def _cut(order: Order, vectors: Vectors) -> list[_Cut]:
-    whole, places = RecordBlock.of(order.rewritten(vectors))
+    whole, ranks = RecordBlock.of(order.rewritten(vectors))
     return [
-        (RecordBlock(whole.words[at], whole.sizes[at], whole.ranks[at]), places[at])
-        for at in (slice(n, n + _BLOCK) for n in range(0, len(places), _BLOCK))
+        (RecordBlock(whole.words[at], whole.sizes[at], whole.ranks[at]), ranks[at])
+        for at in (slice(n, n + _BLOCK) for n in range(0, len(ranks), _BLOCK))
     ]
 
 

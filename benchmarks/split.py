@@ -111,17 +111,17 @@ async def _prepare(running: SharedService) -> dict[str, Sequence[str]]:
         for kind, metric in _BEST.items()
     }
     await running.service.state(stated)
-    places: dict[str, Sequence[str]] = {f"on_{kind}": (kind,) for kind in _BEST}
-    places |= {"two": ("postgresql", "redis"), "three": tuple(_BEST)}
-    classes = {name: _class(systems) for name, systems in places.items()}
+    systems_of: dict[str, Sequence[str]] = {f"on_{kind}": (kind,) for kind in _BEST}
+    systems_of |= {"two": ("postgresql", "redis"), "three": tuple(_BEST)}
+    classes = {name: _class(systems) for name, systems in systems_of.items()}
     await running.service.set_schema(_DATABASE, {"mode": "mixed", "classes": classes})
-    return places
+    return systems_of
 
 
 def _class(systems: Sequence[str]) -> dict[str, Any]:
     fields = {}
-    for name, place in _FIELDS.items():
-        system = place if place in systems else systems[0]
+    for name, best in _FIELDS.items():
+        system = best if best in systems else systems[0]
         annotations = [{"metric": _BEST[system], "goal": 1000}]
         group = {} if system == systems[0] else {"group": system}
         fields[name] = {"type": "string", "annotations": annotations, **group}

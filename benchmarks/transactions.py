@@ -146,7 +146,7 @@ async def _load(
         address = f"http://{service.host}:{service.port}"
         client = CoherentClient(address, database, delta_s=_DELTA_S, transport=distant)
         clients.append(await stack.enter_async_context(client))
-        await asyncio.gather(*(client.get(*place) for place in objects))
+        await asyncio.gather(*(client.get(*key) for key in objects))
         distant.round_trip_s = _ROUND_TRIP_S
     return _Load(clients, objects, Random(seed))
 
@@ -166,8 +166,8 @@ async def _work(
     while perf_counter() < ends:
         chosen: dict[tuple[str, str], None] = {}
         while len(chosen) < length:
-            [place] = load.draw.choices(load.objects, cum_weights=weights)
-            chosen[place] = None
+            [key] = load.draw.choices(load.objects, cum_weights=weights)
+            chosen[key] = None
         try:
             await _add_to_first(client, list(chosen))
         except TransactionAborted:
@@ -178,6 +178,6 @@ async def _work(
 
 async def _add_to_first(client: CoherentClient, locations: Sequence[tuple[str, str]]) -> None:
     async with client.transaction() as transaction:
-        values = [(await transaction.get(*place)).value for place in locations]
+        values = [(await transaction.get(*key)).value for key in locations]
         assert values[0] is not None
         transaction.patch(*locations[0], {"n": values[0]["n"] + 1})

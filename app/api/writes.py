@@ -218,8 +218,8 @@ def _without_id(body: Any, target: WriteTarget) -> dict[str, Any]:
     if "id" not in members:
         return members
     if members["id"] != target.id:
-        place = Location(f"{target.pointer}/id", "is not the id of the address")
-        raise Invalid("The id in the body is not the id of the address.", locations=[place])
+        location = Location(f"{target.pointer}/id", "is not the id of the address")
+        raise Invalid("The id in the body is not the id of the address.", locations=[location])
     return {name: value for name, value in members.items() if name != "id"}
 
 

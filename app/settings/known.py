@@ -41,13 +41,13 @@ def unknown_settings(environment: Iterable[str]) -> list[str]:
     """
     ours = (name for name in environment if name.upper().startswith(_PREFIX))
     return [
-        _told(name)
+        _warning(name)
         for name in sorted(ours)
         if name.upper() not in _KNOWN and not name.upper().startswith(_TEST)
     ]
 
 
-def _told(name: str) -> str:
+def _warning(name: str) -> str:
     near = get_close_matches(name.upper(), _KNOWN, n=1, cutoff=0.8)
     hint = f"; did you mean {near[0]}?" if near else "; docs/settings.md lists all of them."
     return f"{name} is not a setting and changes nothing{hint}"

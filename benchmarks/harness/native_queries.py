@@ -132,7 +132,7 @@ class _Sqlalchemy(_Postgres):
         self._engine: AsyncEngine = create_async_engine(target, connect_args=settings)
 
     async def _fetch(self, text: str, *values: Any) -> _Rows:
-        numbered = {f"v{place}": value for place, value in enumerate(values, 1)}
+        numbered = {f"v{number}": value for number, value in enumerate(values, 1)}
         statement = _text(f"{text} ORDER BY 1 LIMIT {LIMIT}")
         async with self._engine.connect() as connection:
             found = await connection.execute(statement, numbered)

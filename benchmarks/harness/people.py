@@ -52,7 +52,7 @@ def people(count: int, random: Random) -> list[Person]:
     """Make people whose names are as unevenly frequent as real ones (by the law of Zipf)."""
     given = _named(_GIVEN, count, random, 2)
     surnames = _named(_SURNAMES, count, random, 3)
-    return [Person(g, s, _birth(random)) for g, s in zip(given, surnames, strict=True)]
+    return [Person(g, s, _day_born(random)) for g, s in zip(given, surnames, strict=True)]
 
 
 def owners(left: int, right: int, random: Random) -> tuple[list[Person], list[Person]]:
@@ -72,7 +72,7 @@ def _rare(random: Random, syllables: int) -> str:
     return "".join(random.choices(_SYLLABLES.split(), k=syllables))
 
 
-def _birth(random: Random) -> str:
+def _day_born(random: Random) -> str:
     year, month, day = random.randint(1920, 2010), random.randint(1, 12), random.randint(1, 28)
     return f"{year}{month:02}{day:02}"
 

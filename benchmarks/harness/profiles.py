@@ -180,8 +180,8 @@ def placed(
 def _dealt_out(
     fields: Mapping[str, Json], systems: tuple[str, ...], field_on: Callable[[str], Json]
 ) -> Iterator[tuple[str, Json]]:
-    for place, (name, field) in enumerate(fields.items()):
-        system = systems[place % len(systems)]
+    for number, (name, field) in enumerate(fields.items()):
+        system = systems[number % len(systems)]
         group = {} if system == systems[0] else {"group": system}
         yield name, {**field_on(system), **field, **group}
 

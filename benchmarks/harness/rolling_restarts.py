@@ -58,7 +58,7 @@ class Load:
     failures: Counter[str] = field(default_factory=Counter)
     counted: Counter[str] = field(default_factory=Counter)
 
-    async def settled(self, at: str) -> bool:
+    async def is_complete(self, at: str) -> bool:
         """Whether every object stands where its acknowledged increments have brought it."""
         async with httpx.AsyncClient(base_url=at, trust_env=False, timeout=30.0) as http:
             found = {path: (await http.get(path)).json()["n"] for path in self.counted}

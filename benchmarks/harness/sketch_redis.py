@@ -173,9 +173,9 @@ async def _plain_begins(redis: Redis, names: Names, batch: Sequence[str]) -> Non
     for number, key in enumerate(batch):
         commands.append(("ZADD", names["stale"], "GT", answers[3 * number + 2], key))
         commands.append(("HSETNX", names["members"], key, _packed(key)))
-        for place in positions(key, _SHAPE):
-            commands.append(("HINCRBY", names["counts"], place, 1))
-            commands.append(("SETBIT", names["bits"], place, 1))
+        for bit in positions(key, _SHAPE):
+            commands.append(("HINCRBY", names["counts"], bit, 1))
+            commands.append(("SETBIT", names["bits"], bit, 1))
         commands.append(("HINCRBY", names["pending"], key, 1))
         commands.append(("HDEL", names["versions"], key))
         commands.append(("HSET", names["writes"], f"t{key}", key))

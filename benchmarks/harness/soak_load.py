@@ -47,13 +47,13 @@ class Stock:
     the object is written.
     """
 
-    settled: dict[str, str | None] = field(default_factory=dict)
+    acknowledged: dict[str, str | None] = field(default_factory=dict)
     doubtful: dict[str, set[str | None]] = field(default_factory=dict)
 
     def written(self, id_: str, title: str | None, *, known: bool) -> None:
         """Note a title that was put; None: the article was deleted."""
         if known:
-            self.settled[id_] = title
+            self.acknowledged[id_] = title
         else:
             self.doubtful.setdefault(id_, set()).add(title)
 
@@ -63,7 +63,7 @@ class Stock:
         Raises:
             Broken: It is something else.
         """
-        may_be = {self.settled.get(id_), *self.doubtful.get(id_, ())}
+        may_be = {self.acknowledged.get(id_), *self.doubtful.get(id_, ())}
         if title not in may_be:
             raise Broken(f"{id_} is {title!r}, and may be {may_be}")
 
@@ -172,7 +172,7 @@ class Load:
 
     async def _replace(self, chance: Random) -> None:
         id_, title = chance.choice(_ids()), f"written {chance.getrandbits(32):x}"
-        if self._stock.settled.get(id_) is None or chance.random() < _KEPT:
+        if self._stock.acknowledged.get(id_) is None or chance.random() < _KEPT:
             answer = await self._send("PUT", f"{_ARTICLES}/{id_}", {"title": title})
             self._stock.written(id_, title, known=answer is not None)
         else:

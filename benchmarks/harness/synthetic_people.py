@@ -19,7 +19,7 @@ FIELDS: Final = (
 Person: TypeAlias = dict[str, str | None]
 """`FIELDS` with ``id`` and ``entity``; None: missing."""
 
-_BEGINNINGS = (
+_PREFIXES = (
     "ba",
     "ca",
     "do",
@@ -72,7 +72,7 @@ class _Names:
 
     @classmethod
     def of(cls, count: int, random: Random) -> _Names:
-        parts = [(a, m, e) for a in _BEGINNINGS for m in _MIDDLES for e in _ENDINGS]
+        parts = [(a, m, e) for a in _PREFIXES for m in _MIDDLES for e in _ENDINGS]
         values = tuple("".join(one) for one in random.sample(parts, count))
         return cls(values, tuple(accumulate(1 / (rank + 10) for rank in range(count))))
 

@@ -75,7 +75,7 @@ class ClassSink:
         except (NotFound, AdvisoryOnly) as error:
             raise InputUnfit(f"The result cannot be written: {error.detail}") from None
         if found := misfits(into, columns, route.schema):
-            reasons = "; ".join(place.detail for place in found)
+            reasons = "; ".join(location.detail for location in found)
             raise InputUnfit(f"The result cannot be written: {reasons}.")
         return route
 

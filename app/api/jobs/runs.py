@@ -207,7 +207,8 @@ class Jobs:
             parse_query_document({"filter": source.filter}, schema, source.class_name, most=1)
         except MediatorError as error:
             locations = [
-                Location(pointer + place.pointer, place.detail) for place in error.locations
+                Location(pointer + location.pointer, location.detail)
+                for location in error.locations
             ]
             raise Invalid(error.detail, locations=locations) from None
 

@@ -33,6 +33,6 @@ class ClientFilter(Answer):
     valid_for_ms: Count
     generation: str = Field("", pattern="^[0-9]{1,20}$")
     revalidate_all: bool = False
-    incarnation: str = Field(pattern="^[0-9a-f]{32}$")
+    run_id: str = Field(alias="incarnation", pattern="^[0-9a-f]{32}$")
     map: dict[str, dict[str, list[str]]]
     bits: str = Field(json_schema_extra={"contentEncoding": "base64"})

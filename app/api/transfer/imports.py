@@ -35,7 +35,7 @@ from mediator.model.operations import ANYTHING, Outcome
 
 __all__ = ["Imports"]
 
-_PROBLEMS_TOLD: Final = 100
+_MOST_PROBLEMS: Final = 100
 _CHUNK_BYTES: Final = 4 * 2**20
 
 
@@ -50,7 +50,7 @@ class _Progress:
 
     def fail(self, line: int, error: MediatorError | HttpError) -> None:
         self.failed += 1
-        if len(self.problems) < _PROBLEMS_TOLD:
+        if len(self.problems) < _MOST_PROBLEMS:
             self.problems.append({"line": line, **problem_of(error).document()})
 
     def summary(self) -> dict[str, Any]:

@@ -128,7 +128,7 @@ async def deleted_copies_stay_deleted(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def the_next_incarnation_replaces_the_former(scratch: Scratch) -> None:
+async def the_next_generation_replaces_the_former(scratch: Scratch) -> None:
     """A record of a later generation replaces all of the copy, even with nothing of a group."""
     subject, _ = await _two_groups(scratch)
     await _absorb(subject, _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 5))

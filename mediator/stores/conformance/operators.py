@@ -37,7 +37,7 @@ def _row(case: Case) -> Values:
     return {} if isinstance(case.before, MissingType) else {case.field.name: case.before}
 
 
-def _told(case: Case) -> str:
+def _described(case: Case) -> str:
     call = case.call
     return f"{call.operator} {show(call.argument)} on {case.field.name} = {show(case.before)}"
 
@@ -47,11 +47,11 @@ async def _prepared(scratch: Scratch, some: Sequence[Case]) -> Subject:
     subject = await scratch.subject(*{case.field.name: case.field for case in some}.values())
     rows = [subject.creation(str(i), _row(case)) for i, case in enumerate(some)]
     for case, result in zip(some, await subject.write_all(rows), strict=True):
-        applied(result, f"CREATE for {_told(case)}")
+        applied(result, f"CREATE for {_described(case)}")
     return subject
 
 
-async def _settle(subject: Subject, some: Sequence[Case]) -> list[WriteResult | None]:
+async def _apply_all(subject: Subject, some: Sequence[Case]) -> list[WriteResult | None]:
     """Apply the cases; None for those that a store which does not support them refuses."""
     changes = [
         subject.change(str(i), operators=(case.call,), returning=(case.field.name,))
@@ -73,27 +73,27 @@ def _run(case: Case, result: WriteResult | None, after: Values) -> None:
     try:
         expected = apply_operator(case.field, case.before, case.call, _CALM)
     except Refused as refused:
-        same(after, _row(case), f"after a refused {_told(case)}")
+        same(after, _row(case), f"after a refused {_described(case)}")
         if result is not None:
-            expect_status(result, Status.REFUSED, _told(case))
-            same(result.failure, refused.failure, f"failure of {_told(case)}")
+            expect_status(result, Status.REFUSED, _described(case))
+            same(result.failure, refused.failure, f"failure of {_described(case)}")
         return
     if result is None:
-        same(after, _row(case), f"after {_told(case)}, which the store does not support")
+        same(after, _row(case), f"after {_described(case)}, which the store does not support")
         return
     row = {} if isinstance(expected, MissingType) else {case.field.name: expected}
-    applied(result, _told(case))
-    same(result.values, row, f"returned by {_told(case)}")
-    same(after, row, f"read after {_told(case)}")
+    applied(result, _described(case))
+    same(result.values, row, f"returned by {_described(case)}")
+    same(after, row, f"read after {_described(case)}")
 
 
 async def _agrees(operator: Operator, type_: FieldType, scratch: Scratch) -> None:
     some = list(cases(operator, type_))
     subject = await _prepared(scratch, some)
-    results = await _settle(subject, some)
+    results = await _apply_all(subject, some)
     records = await subject.read_all([str(i) for i in range(len(some))])
     for case, result, record in zip(some, results, records, strict=True):
-        _run(case, result, present(record, _told(case)).values)
+        _run(case, result, present(record, _described(case)).values)
 
 
 for _operator, _types in APPLICABLE.items():
@@ -113,10 +113,10 @@ async def now_on_timestamp(scratch: Scratch) -> None:
     """The operator now sets the store's clock, the one that versions are taken from."""
     some = list(cases(Operator.NOW, FieldType.TIMESTAMP))
     subject = await _prepared(scratch, some)
-    for i, result in enumerate(await _settle(subject, some)):
+    for i, result in enumerate(await _apply_all(subject, some)):
         if result is None:
             continue
-        set_ = applied(result, _told(some[i])).values["value"]
+        set_ = applied(result, _described(some[i])).values["value"]
         require(isinstance(set_, datetime), f"now set {show(set_)}")
         assert isinstance(set_, datetime)
         same(set_.utcoffset(), timedelta(0), "offset of now")

@@ -117,6 +117,6 @@ async def searched(scratch: Scratch, fields: Sequence[Field], rows: Sequence[Val
     return Searched(subject, scratch.store, named)
 
 
-def _id(place: int, count: int) -> str:
+def _id(number: int, count: int) -> str:
     """Ids whose order is neither that of creation nor that of ASCII alone."""
-    return f"{'aZé~'[place % 4]}{(place * 31) % max(count, 1):03}-{place}"
+    return f"{'aZé~'[number % 4]}{(number * 31) % max(count, 1):03}-{number}"

@@ -115,7 +115,7 @@ async def deletion_returns_its_tombstone(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def birth_lasts_for_one_life(scratch: Scratch) -> None:
+async def creation_version_lasts_until_deletion(scratch: Scratch) -> None:
     """The creation version stays until deletion, and the next one is later."""
     subject = await _two_groups(scratch)
     first = applied(await subject.create("x", {"a": 1}))

@@ -88,9 +88,9 @@ def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
     pieces = _pieces(left[:linked], right[:linked], bits, nodes)
     members = np.argsort(pieces, kind="mergesort")
     starts = np.searchsorted(pieces[members], np.arange(nodes + 1))
-    place = np.empty(nodes, np.int64)
+    rank = np.empty(nodes, np.int64)
     for at in range(nodes):
-        place[members[at]] = at - starts[pieces[members[at]]]
+        rank[members[at]] = at - starts[pieces[members[at]]]
     same = np.flatnonzero(pieces[left] == pieces[right])
     of_piece = same[np.argsort(pieces[left[same]], kind="mergesort")]
     begins = np.searchsorted(pieces[left[of_piece]], np.arange(nodes + 1))
@@ -99,7 +99,7 @@ def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
         inside = members[starts[piece] : starts[piece + 1]]
         edges = of_piece[begins[piece] : begins[piece + 1]]
         if len(inside) > 1:
-            joined = _average(place[left[edges]], place[right[edges]], bits[edges], len(inside))
+            joined = _average(rank[left[edges]], rank[right[edges]], bits[edges], len(inside))
             for at in range(len(inside)):
                 labels[inside[at]] = inside[joined[at]]
     return labels

@@ -52,8 +52,8 @@ class RecordBlock:
     def of(cls, words: Words) -> tuple[RecordBlock, Numbers]:
         """Sort records that are in the order of their ids; returns where each was, too."""
         sizes = cardinalities(words)
-        places = np.argsort(sizes, kind="stable")
-        return cls(words[places], sizes[places], places), places
+        order = np.argsort(sizes, kind="stable")
+        return cls(words[order], sizes[order], order), order
 
 
 @dataclass(slots=True)
@@ -201,8 +201,8 @@ def rests(words: Words) -> Numbers:
 
 
 def _pairs_of(partners: Numbers) -> Numbers:
-    rows, places = np.nonzero(partners[:, :, 2])
-    return np.column_stack((rows, partners[rows, places, :2]))
+    rows, partner = np.nonzero(partners[:, :, 2])
+    return np.column_stack((rows, partners[rows, partner, :2]))
 
 
 def best_of(pairs: Numbers, left: RecordBlock, right: RecordBlock, top: int) -> Numbers:
@@ -212,5 +212,5 @@ def best_of(pairs: Numbers, left: RecordBlock, right: RecordBlock, top: int) -> 
     similarity = overlap / (left.sizes[i] + right.sizes[j] - overlap)
     sorted_ = pairs[np.lexsort((right.ranks[j], -similarity, i))]
     rows = sorted_[:, 0]
-    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    return sorted_[place < top]
+    rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    return sorted_[rank < top]

@@ -140,7 +140,7 @@ def _block(rows: Sequence[tuple[int, str, bytes]], words: int) -> pa.RecordBatch
     rows = sorted(rows, key=lambda row: row[1])
     flat = np.frombuffer(b"".join([row[2] for row in rows]), dtype=np.uint64)
     block, order = RecordBlock.of(flat.reshape(len(rows), words))
-    ids = [rows[place][1] for place in order]
+    ids = [rows[number][1] for number in order]
     party = rows[0][0]
     low, high = int(block.sizes[0]), int(block.sizes[-1])
     cells = (f"{party} {ids[0]}", party, len(ids), low, high, ids)

@@ -43,8 +43,8 @@ def linked(matches: DataFrame, names: list[str], top_k: int | None) -> DataFrame
     )
     if top_k is not None:
         of = Window.partitionBy("left_party", "left", "right_party")
-        place = f.row_number().over(of.orderBy(f.desc("similarity"), "right"))
-        links = links.withColumn("place", place).where(f.col("place") <= top_k).drop("place")
+        rank = f.row_number().over(of.orderBy(f.desc("similarity"), "right"))
+        links = links.withColumn("rank", rank).where(f.col("rank") <= top_k).drop("rank")
     return links.orderBy(*_best_first())
 
 

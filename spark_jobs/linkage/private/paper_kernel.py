@@ -21,14 +21,14 @@ _LAST: Final = 63
 
 @compiled
 def prefixes(words: Any, sizes: Any, lengths: Any, heads: Any, ends: Any) -> None:
-    """Cut the prefix off each record: its words up to a number of set bits, and its last place.
+    """Cut the prefix off each record: its words up to a number of set bits, and its last position.
 
     Args:
-        words: Records x words, place 0 highest.
+        words: Records x words, position 0 highest.
         sizes: Cardinalities.
         lengths: Length of the prefix by cardinality, in set bits.
         heads: Where prefixes go, zero all over.
-        ends: Where their last places go.
+        ends: Where their last positions go.
     """
     for i in range(len(words)):
         missing = lengths[sizes[i]]
@@ -39,22 +39,22 @@ def prefixes(words: Any, sizes: Any, lengths: Any, heads: Any, ends: Any) -> Non
                 missing -= count
                 continue
             rest = words[i, word]
-            for place in range(_LAST + 1):
-                bit = _ONE << np.uint64(_LAST - place)
+            for position in range(_LAST + 1):
+                bit = _ONE << np.uint64(_LAST - position)
                 if rest & bit:
                     heads[i, word] |= bit
                     missing -= 1
                     if missing == 0:
-                        ends[i] = word * (_LAST + 1) + place
+                        ends[i] = word * (_LAST + 1) + position
                         break
             break
 
 
 @compiled
-def _count_behind(head: Any, place: int) -> int:
-    """Count the set bits of a prefix behind a place."""
-    word = place // (_LAST + 1)
-    shift = np.uint64(_LAST - place % (_LAST + 1))
+def _count_behind(head: Any, position: int) -> int:
+    """Count the set bits of a prefix behind a position."""
+    word = position // (_LAST + 1)
+    shift = np.uint64(_LAST - position % (_LAST + 1))
     count = set_bits(head[word] & ~(_ALL << shift))
     for later in range(word + 1, len(head)):
         count += set_bits(head[later])
@@ -94,11 +94,11 @@ def filtered(
         words: Records x words in the common order.
         sizes: Their cardinalities.
         heads: Their prefixes.
-        ends: The last places of those.
+        ends: The last positions of those.
         other_words: Others, sorted by cardinality.
         other_sizes: Their cardinalities.
         other_heads: Their prefixes.
-        other_ends: The last places of those.
+        other_ends: The last positions of those.
         overlap: Least overlap by the sum of cardinalities.
         lengths: Length of the prefix by cardinality.
         low: First of the others, by the cardinality of a record.

@@ -98,7 +98,7 @@ def prefix_length(cardinality: int, threshold: Fraction) -> int:
 
 
 def order_of(records: Iterable[Record]) -> Mapping[int, int]:
-    """Return the place of each position: rare ones first, ties by position; unused ones have none.
+    """Return the rank of each position: rare ones first, ties by position; unused ones have none.
 
     It must be made of the records of all owners, or the prefix filter loses pairs.
     """
@@ -107,11 +107,11 @@ def order_of(records: Iterable[Record]) -> Mapping[int, int]:
         for bit in record.bits:
             frequency[bit] = frequency.get(bit, 0) + 1
     ordered = sorted(frequency, key=lambda bit: (frequency[bit], bit))
-    return {bit: place for place, bit in enumerate(ordered)}
+    return {bit: rank for rank, bit in enumerate(ordered)}
 
 
 def reordered(record: Record, order: Mapping[int, int]) -> tuple[int, ...]:
-    """Return a record's set bits at their places in the common order, ascending."""
+    """Return a record's set bits in the common order, ascending."""
     return tuple(sorted([order[bit] for bit in record.bits]))
 
 

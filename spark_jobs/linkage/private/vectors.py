@@ -43,7 +43,7 @@ class Order:
 
     @cached_property
     def positions(self) -> Numbers:
-        """The position that comes to each place."""
+        """The position that comes to each rank."""
         unused = self.frequency == 0
         return np.lexsort((np.arange(len(self.frequency)), self.frequency, unused))
 
@@ -71,24 +71,24 @@ class Order:
             arrays: Records x bytes, position 0 the highest bit of the first byte.
 
         Returns:
-            Records x words; place 0 is the highest bit of the first word.
+            Records x words; rank 0 is the highest bit of the first word.
         """
-        places = np.empty(len(self.frequency), dtype=np.int64)
-        places[self.positions] = np.arange(len(places))
+        ranks = np.empty(len(self.frequency), dtype=np.int64)
+        ranks[self.positions] = np.arange(len(ranks))
         words = np.zeros((len(arrays), self.words), dtype=np.uint64)
-        _rewrite(arrays, places, words)
+        _rewrite(arrays, ranks, words)
         return words
 
 
 @compiled
-def _rewrite(arrays: Any, places: Any, words: Any) -> None:
+def _rewrite(arrays: Any, ranks: Any, words: Any) -> None:
     for i in range(len(arrays)):
         for byte in range(arrays.shape[1]):
             bits = arrays[i, byte]
             for bit in range(8):
                 if bits & (0x80 >> bit):
-                    place = places[byte * 8 + bit]
-                    words[i, place >> 6] |= np.uint64(1) << np.uint64(63 - (place & 63))
+                    rank = ranks[byte * 8 + bit]
+                    words[i, rank >> 6] |= np.uint64(1) << np.uint64(63 - (rank & 63))
 
 
 @compiled

@@ -40,12 +40,12 @@ More than a request may have (1,000), few enough to keep documents far below 16 
 NAMED: Final = 16
 """Operations that one record names of those that were acknowledged."""
 
-_LAST_PLACE: Final = f"_pending.{OUTBOX - 1}"
+_LAST_SLOT: Final = f"_pending.{OUTBOX - 1}"
 
-FULL: Final[Document] = {_LAST_PLACE: {"$exists": True}}
+FULL: Final[Document] = {_LAST_SLOT: {"$exists": True}}
 """The condition that a record takes no more entries."""
 
-VACANCY: Final[Document] = {_LAST_PLACE: {"$exists": False}}
+VACANCY: Final[Document] = {_LAST_SLOT: {"$exists": False}}
 """The condition of every write that there is room for its entry."""
 
 

@@ -72,8 +72,8 @@ class Replay:
         texts = document["_pending"][:AT_ONCE]
         effects = [Effect.read(text) for text in texts]
         states = [_base(document), *[None] * len(texts)]
-        for place, effect in enumerate(effects):
-            states[place + 1] = self._after(states[place], effect)
+        for number, effect in enumerate(effects):
+            states[number + 1] = self._after(states[number], effect)
         agrees = True
         if len(texts) == len(document["_pending"]):
             current = self._current(document)
@@ -81,8 +81,8 @@ class Replay:
             states[-1] = states[-1] if agrees else current
         id_ = plain_text(document["_id"])
         changes: list[Change] = []
-        for place, effect in enumerate(effects):
-            changes += self._changes(id_, effect, states[place], states[place + 1])
+        for number, effect in enumerate(effects):
+            changes += self._changes(id_, effect, states[number], states[number + 1])
         base = None if states[-1] is None else orjson.dumps(states[-1]).decode()
         receipt = Acknowledgement(texts, base, acknowledged(document, effects))
         return UnrelayedChanges(self._fragment, id_, changes, agrees, receipt)

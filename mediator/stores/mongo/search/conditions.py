@@ -54,14 +54,14 @@ _OPERATORS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FieldPath:
     """Where a path leads.
 
     Attributes:
         path: The server's path.
         constants: How constants are compared with what is there.
         type: The type of what is there; None: JSON, within a document.
-        guards: Conditions without which the server would look elsewhere too, up to the place
+        guards: Conditions without which the server would look elsewhere too, up to the field_path
             itself: the last one is about it.
     """
 
@@ -105,51 +105,53 @@ class Conditions:
             case In(path, values):
                 return self._equal(path, values)
             case Exists(path):
-                place = self._place(path)
-                return _all([*place.guards[:-1], {place.path: _PRESENT}])
+                field_path = self._locate(path)
+                return _all([*field_path.guards[:-1], {field_path.path: _PRESENT}])
         return self._of_value(filter_)
 
     def _of_value(self, filter_: Compare | Between | Like | Contains) -> Document:
         """Translate a condition that holds for values only."""
-        place = self._place(filter_.path)
-        guards, bound = list(place.guards), place.constants.bound
+        field_path = self._locate(filter_.path)
+        guards, bound = list(field_path.guards), field_path.constants.bound
         match filter_:
             case Compare(comparison, _, value):
                 test = {_OPERATORS[comparison]: bound(value)}
             case Between(_, low, high):
                 test = {"$gte": bound(low), "$lte": bound(high)}
             case Like(_, pattern):
-                guards += _texts_only(place)
-                test = matching(pattern, ordered=place.constants.ordered)
+                guards += _texts_only(field_path)
+                test = matching(pattern, ordered=field_path.constants.ordered)
             case Contains(path, value):
-                test = self._containing(path, place, value)
-        return _all([*guards, {place.path: test}])
+                test = self._containing(path, field_path, value)
+        return _all([*guards, {field_path.path: test}])
 
     def _equal(self, path: Path, values: Iterable[Value]) -> Document:
-        place = self._place(path)
-        forms = [form for v in values if v is not None for form in place.constants.equals(v)]
-        test: Document = {place.path: {"$eq": forms[0]} if len(forms) == 1 else {"$in": forms}}
+        field_path = self._locate(path)
+        forms = [form for v in values if v is not None for form in field_path.constants.equals(v)]
+        test: Document = {field_path.path: {"$eq": forms[0]} if len(forms) == 1 else {"$in": forms}}
         if None in values:
-            test = {"$or": [test, {place.path: _NULL}]} if forms else {place.path: _NULL}
-        return _all([*place.guards, test])
+            test = {"$or": [test, {field_path.path: _NULL}]} if forms else {field_path.path: _NULL}
+        return _all([*field_path.guards, test])
 
-    def _containing(self, path: Path, place: _Place, value: Value) -> Document:
-        if place.type in _TEXTS and isinstance(value, str):
-            return containing(value, ordered=place.constants.ordered)
+    def _containing(self, path: Path, field_path: _FieldPath, value: Value) -> Document:
+        if field_path.type in _TEXTS and isinstance(value, str):
+            return containing(value, ordered=field_path.constants.ordered)
         field = self._layout.fragment.fields.get(path[0])
-        if field is None or place.type not in _ARRAYS or len(path) > 1 or value is None:
+        if field is None or field_path.type not in _ARRAYS or len(path) > 1 or value is None:
             raise Inexact
         items = self._constants(field.items, ordered=False)
         return {"$elemMatch": {"$in": items.equals(value)}}
 
-    def _place(self, path: Path) -> _Place:
+    def _locate(self, path: Path) -> _FieldPath:
         if path == ID:
-            return _Place("_id", self._constants(FieldType.STRING, ordered=True), FieldType.STRING)
+            return _FieldPath(
+                "_id", self._constants(FieldType.STRING, ordered=True), FieldType.STRING
+            )
         field = self._layout.fragment.fields[path[0]]
         at = self._layout.paths[path[0]]
         if len(path) == 1:
             constants = self._constants(field.type, ordered=field.type in _TEXTS)
-            return _Place(at, constants, field.type)
+            return _FieldPath(at, constants, field.type)
         is_map = field.type is FieldType.MAP
         if FieldType.DOCUMENT in (field.type, is_map and field.items):
             return self._within(at, path[1:])
@@ -157,14 +159,14 @@ class Conditions:
         if further or not is_map:
             raise Inexact
         constants = self._constants(field.items, ordered=False)
-        return _Place(f"{at}.{path_key(key)}", constants, field.items)
+        return _FieldPath(f"{at}.{path_key(key)}", constants, field.items)
 
-    def _within(self, at: str, keys: Path) -> _Place:
+    def _within(self, at: str, keys: Path) -> _FieldPath:
         guards = []
         for key in keys:
             at = f"{at}.{path_key(key)}"
             guards.append({at: _NO_ARRAY})
-        return _Place(at, self._constants(None, ordered=False), None, tuple(guards))
+        return _FieldPath(at, self._constants(None, ordered=False), None, tuple(guards))
 
     def _constants(self, type_: FieldType | None, *, ordered: bool) -> Constants:
         return Constants(type_, ordered=ordered, is_stand_in=self._is_stand_in)
@@ -174,13 +176,13 @@ def _all(conditions: list[Document]) -> Document:
     return conditions[0] if len(conditions) == 1 else {"$and": conditions}
 
 
-def _texts_only(place: _Place) -> list[Document]:
+def _texts_only(field_path: _FieldPath) -> list[Document]:
     """Require a text where something else may be.
 
     mongo-java-server matches whatever can be written, unless a condition of its own says not to.
     """
-    if place.type is None:
-        return [{place.path: {"$type": "string"}}]
-    if place.type not in _TEXTS:
+    if field_path.type is None:
+        return [{field_path.path: {"$type": "string"}}]
+    if field_path.type not in _TEXTS:
         raise Inexact
     return []

@@ -40,8 +40,8 @@ async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> Se
     if len(records) < find.limit:
         return SearchPage(trimmed(records, find.fields))
     last = records[-1]
-    place = (last.values.get(sort.path[0], MISSING), last.id)
-    return SearchPage(trimmed(records, find.fields), place)
+    position = (last.values.get(sort.path[0], MISSING), last.id)
+    return SearchPage(trimmed(records, find.fields), position)
 
 
 def _selection(find: SearchRequest, is_stand_in: bool) -> Selection:

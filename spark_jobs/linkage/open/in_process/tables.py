@@ -15,7 +15,7 @@ from spark_jobs.linkage.open.in_process.duck import splink_api
 from spark_jobs.linkage.open.in_process.settings import ROW, settings
 from spark_jobs.linkage.open.non_ascii import (
     SPARE_CODES,
-    compared_by_spelling,
+    compared_by_characters,
     non_ascii_characters,
 )
 from spark_jobs.linkage.open.spec import Measure, OpenSpec
@@ -84,7 +84,7 @@ def load_records(spec: OpenSpec, context: StageContext) -> DuckRecords:
 
 
 def _replaced(spec: OpenSpec) -> Iterator[str]:
-    for k in compared_by_spelling(spec):
+    for k in compared_by_characters(spec):
         yield f"translate(c{k}, $characters, $codes) AS c{k}"
 
 
