@@ -44,7 +44,7 @@ STRIDE: Final = 0x4000_0001
 _WORDS: Final = 4
 _HASH_BYTES: Final = 16
 _LITTLE: Final = np.dtype("<u4")
-_SHIFT: Final = np.uint64(32)
+_WORD_BITS: Final = np.uint64(32)
 
 
 def octets(key: Key) -> bytes:
@@ -132,5 +132,5 @@ def position_rounds(words: Hashes, shape: FilterShape) -> Iterator[NDArray[np.in
     bits = np.uint64(shape.bits)
     for _ in range(shape.hashes):
         # Positions are below 2³¹: as signed numbers they are the same, and indices as they stand.
-        yield (at * bits >> _SHIFT).view(np.int64)
+        yield (at * bits >> _WORD_BITS).view(np.int64)
         at += stride

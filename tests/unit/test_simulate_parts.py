@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sketch.instruments.simulate.atomicity import measured, probability
-from sketch.instruments.simulate.hill_climbing import HillClimb, hill_climb
+from sketch.instruments.simulate.hill_climbing import HillClimbing, hill_climbing
 from sketch.instruments.simulate.latency import (
     Constant,
     Empirical,
@@ -155,16 +155,16 @@ def test_the_hill_is_climbed() -> None:
         seen.append((slope, longest_s))
         return abs(slope + 0.1) + abs(math.log(longest_s / 37.5))
 
-    summit = hill_climb(cost, HillClimb(starts=3, most_s=600), seed=1)
+    summit = hill_climbing(cost, HillClimbing(starts=3, most_s=600), seed=1)
     assert (summit.slope, summit.longest_s) == pytest.approx((-0.1, 37.5))
     assert summit.cost == pytest.approx(0, abs=1e-9)
     assert len(seen) == len(set(seen)) == summit.evaluations
 
 
 def test_a_hill_of_its_own_is_found_where_rates_do_not_matter() -> None:
-    summit = hill_climb(
+    summit = hill_climbing(
         lambda slope, longest_s: abs(slope - 0.8) if slope else abs(longest_s - 37.5) - 1,
-        HillClimb(starts=3, most_s=600),
+        HillClimbing(starts=3, most_s=600),
         seed=1,
     )
     assert (summit.slope, summit.longest_s) == (0, 37.5)
@@ -172,5 +172,5 @@ def test_a_hill_of_its_own_is_found_where_rates_do_not_matter() -> None:
 
 def test_a_climb_ends() -> None:
     """Downhill for ever, but for the number of steps."""
-    summit = hill_climb(lambda slope, _: slope, HillClimb(starts=1, super_steps=5), seed=1)
+    summit = hill_climbing(lambda slope, _: slope, HillClimbing(starts=1, super_steps=5), seed=1)
     assert summit.evaluations < 25

@@ -80,7 +80,7 @@ def simulate(
     the best it can do; the oracle knows the next write. docs/ttl.md tells how to read the report.
     """
     from sketch.instruments.simulate.comparison import ESTIMATORS, Question
-    from sketch.instruments.simulate.hill_climbing import HillClimb
+    from sketch.instruments.simulate.hill_climbing import HillClimbing
     from sketch.instruments.simulate.latency import parse
     from sketch.instruments.simulate.plots import PlotsMissing
     from sketch.instruments.simulate.workload import WORKLOADS, Workload
@@ -101,7 +101,7 @@ def simulate(
             seed=seed,
         )
         chosen = tuple(name for name in ESTIMATORS if estimator.value in (name, "all"))
-        question = Question(_weights(weights), _ratio(ratio), HillClimb(starts), chosen)
+        question = Question(_weights(weights), _ratio(ratio), HillClimbing(starts), chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     comparison = _compared(world, question)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from sketch.instruments.simulate.hill_climbing import HillClimb, hill_climb
+from sketch.instruments.simulate.hill_climbing import HillClimbing, hill_climbing
 from sketch.instruments.simulate.oracle import Oracle
 from sketch.instruments.simulate.run import Prepared, Run, simulate
 from sketch.ttl.cate import Cate, CateSettings, Ratio
@@ -34,13 +34,13 @@ class Question:
     Attributes:
         weights: What events cost.
         ratio: Of CATE.
-        hill_climb: How slope and longest life of CATE are found.
+        hill_climbing: How slope and longest life of CATE are found.
         estimators: Which ones.
     """
 
     weights: Weights = field(default=Weights())
     ratio: Ratio = "linear"
-    hill_climb: HillClimb = field(default=HillClimb(starts=3))
+    hill_climbing: HillClimbing = field(default=HillClimbing(starts=3))
     estimators: Sequence[Name] = ESTIMATORS
 
 
@@ -158,7 +158,7 @@ def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
     def cost(slope: float, longest_s: float) -> float:
         return run(slope, longest_s).tally.cost(question.weights)
 
-    summit = hill_climb(cost, question.hill_climb, prepared.world.seed)
+    summit = hill_climbing(cost, question.hill_climbing, prepared.world.seed)
     found = {"ratio": question.ratio, "slope": summit.slope, "longest_s": summit.longest_s}
     again = run(summit.slope, summit.longest_s)
     return Entry("cate", summit.cost, {**found, "evaluations": summit.evaluations}, again)

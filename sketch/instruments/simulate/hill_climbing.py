@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-__all__ = ["HillClimb", "Summit", "hill_climb"]
+__all__ = ["HillClimbing", "Summit", "hill_climbing"]
 
 _SLOPE_STEP: Final = 0.05
 _LONGEST_FACTOR: Final = 2.0
@@ -15,7 +15,7 @@ _LEAST_LONGEST_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class HillClimb:
+class HillClimbing:
     """How the hill is climbed.
 
     Attributes:
@@ -50,7 +50,9 @@ _Point = tuple[int, int]
 """Steps of the slope from 0, and steps of the longest life down from the longest one."""
 
 
-def hill_climb(cost: Callable[[float, float], float], settings: HillClimb, seed: int) -> Summit:
+def hill_climbing(
+    cost: Callable[[float, float], float], settings: HillClimbing, seed: int
+) -> Summit:
     """Find the slope and the longest life that cost least.
 
     The first climb begins with the best longest life for a slope of 0, by which rates do not
@@ -86,12 +88,12 @@ def hill_climb(cost: Callable[[float, float], float], settings: HillClimb, seed:
     return Summit(*_placed(best, settings), known[best], len(known))
 
 
-def _placed(point: _Point, settings: HillClimb) -> tuple[float, float]:
+def _placed(point: _Point, settings: HillClimbing) -> tuple[float, float]:
     slope, level = point
     return slope * _SLOPE_STEP, settings.most_s * _LONGEST_FACTOR**-level
 
 
-def _levels(settings: HillClimb) -> int:
+def _levels(settings: HillClimbing) -> int:
     """Return how many longest lives there are on the grid."""
     levels, life = 0, settings.most_s
     while life >= _LEAST_LONGEST_S:
@@ -99,7 +101,7 @@ def _levels(settings: HillClimb) -> int:
     return max(levels, 1)
 
 
-def _around(point: _Point, settings: HillClimb) -> Iterator[_Point]:
+def _around(point: _Point, settings: HillClimbing) -> Iterator[_Point]:
     slope, level = point
     yield slope - 1, level
     yield slope + 1, level
