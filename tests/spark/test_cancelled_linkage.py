@@ -48,7 +48,7 @@ async def test_a_linkage_is_cancelled_in_each_stage(
             assert control._cancelled.wait(120)
 
     monkeypatch.setattr(Control, "begin", hold)
-    monkeypatch.setattr(run_execution, "_BEAT_S", 0.05)
+    monkeypatch.setattr(run_execution, "_HEARTBEAT_S", 0.05)
     run = await office.submit(JOB)
     async with office.worker(encoded, written):
         for stage in STAGES:

@@ -112,7 +112,7 @@ async def test_partitions_cover_everything_once(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(classes, "_LEAST", 4)
-    monkeypatch.setattr(classes, "_WALKED", 7)
+    monkeypatch.setattr(classes, "_ID_PAGE", 7)
     monkeypatch.setattr(classes, "_PAGE", 3)
     options = {
         "input": "records",
