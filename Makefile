@@ -26,6 +26,7 @@ check: install docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m audit.references
+	$(BIN)/python -m audit.words
 	$(BIN)/python -m audit.vulnerabilities
 
 # Whether a version that is installed somewhere has a known vulnerability; says so if nobody could be asked.
