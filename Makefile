@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check audit docs reference chart chart-reference format lock sbom \
+.PHONY: install run test test-large check audit js docs reference chart chart-reference format lock sbom \
   competitors screenshots clean
 
 install: $(STAMP)
@@ -33,6 +33,10 @@ check: install docs
 # With STRICT=1 it asks about the chart's tools too, and what cannot be looked up ends it: for releases.
 audit: install
 	$(BIN)/python -m audit.vulnerabilities $(if $(STRICT),--strict)
+
+# The shipped JavaScript client built anew from sketch/js/src; ends if the committed files are others.
+js:
+	cd sketch/js && npm ci --silent --no-audit --no-fund && node build.mjs --check
 
 # The documentation as a site, in site/; a link that leads nowhere ends it.
 docs: install

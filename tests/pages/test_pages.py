@@ -167,10 +167,10 @@ async def test_programs_may_suppose_as_well(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("query", ["x=7", "x=nan", "x=much"])
-async def test_a_slider_that_cannot_stand_there_is_a_problem(stage: Stage, query: str) -> None:
+async def test_a_position_that_a_slider_has_not_is_a_problem(stage: Stage, query: str) -> None:
     answer = await stage.admin.get(stage.admin.base_url.join(f"/what-if?{query}"))
     assert answer.status_code == 400
-    assert "A slider cannot stand there." in answer.text
+    assert "A slider has no such position." in answer.text
 
 
 async def test_staleness_is_measured_from_the_page(page: Page, stage: Stage) -> None:

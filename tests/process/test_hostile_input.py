@@ -234,7 +234,7 @@ HOSTILE: dict[str, Hostile] = {
         b'{"operations":[' + b",".join([b"{}"] * 1001) + b"]}",
         pointer="/operations",
     ),
-    "batch member": Hostile("POST", "batch", b'{"operations":[],"eval":1}', pointer="/operations"),
+    "batch member": Hostile("POST", "batch", b'{"operations":[],"eval":1}', pointer="/eval"),
     "many of too many": Hostile("POST", "articles", b"[" + b",".join([b"{}"] * 1001) + b"]"),
 }
 

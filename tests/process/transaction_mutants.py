@@ -88,10 +88,10 @@ def _heedless(store: Any) -> Any:
     send = store.write
 
     async def write(calls: Sequence[Write], *token: str) -> Any:
-        stand = await store.standing([(call.fragment, call.id) for call in calls])
+        states = await store.record_states([(call.fragment, call.id) for call in calls])
         taken = [
-            call if call.intent else replace(call, intent=standing.intent)
-            for call, standing in zip(calls, stand, strict=True)
+            call if call.intent else replace(call, intent=state.intent)
+            for call, state in zip(calls, states, strict=True)
         ]
         results = await send(taken, *token)
         for call, other in zip(calls, taken, strict=True):

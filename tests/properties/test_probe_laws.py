@@ -52,7 +52,7 @@ class SickPath:
     def still_there(self) -> list[bool]:
         """Say for each object that was made whether it is there, at the leader."""
         rows = map(self.replicas.newest, self.replicas)
-        return [row is not None and row.there for row in rows]
+        return [row is not None and row.is_live for row in rows]
 
     async def _write(self, id_: str, kind: WriteKind) -> Versions:
         await asyncio.sleep(self._delay_s())

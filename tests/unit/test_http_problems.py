@@ -22,6 +22,8 @@ ERRORS = [
 def _make(kind: type[MediatorError]) -> MediatorError:
     if issubclass(kind, errors.Unavailable):
         return kind("gone", system="redis", retry_after_s=2.4)
+    if kind in {errors.TooManyRequests, errors.Unauthenticated}:
+        return kind("wrong")
     return kind("wrong", locations=[Location("/a", "is wrong")], extra={"plan": [1]})
 
 

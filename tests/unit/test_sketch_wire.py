@@ -235,7 +235,7 @@ def test_anything_else_is_refused(raw: bytes) -> None:
         {"time_us": -1},
         {"generation": 2**64},
         {"valid_for_ms": 2**32},
-        {"incarnation": "lost"},
+        {"run_id": "lost"},
     ],
 )
 def test_what_would_be_refused_is_not_made(changes: dict[str, Any]) -> None:
