@@ -109,3 +109,12 @@ def test_a_benchmark_that_is_not_there_is_told() -> None:
     result = CliRunner().invoke(command_line(), ["bench", "nonsense"])
     assert result.exit_code == 1
     assert result.stderr.startswith("Portolan cannot run:")
+
+
+def test_a_command_of_a_checkout_says_so_where_there_is_none() -> None:
+    """An installed wheel has no benchmarks."""
+    without = "import app.cli; app.cli.find_spec = lambda name: None; app.cli.main()"
+    refused = ran(without, "bench", "--list")
+    assert refused.returncode == 2
+    assert "checkout" in refused.stderr
+    assert "bench" not in ran(without, "--help").stdout
