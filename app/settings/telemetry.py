@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["TelemetrySettings"]
+__all__ = ["LogFormat", "TelemetrySettings"]
+
+LogFormat: TypeAlias = Literal["json", "text"]
 
 _URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
 """No user and no password: it is logged. Credentials go into OTEL_EXPORTER_OTLP_HEADERS."""
@@ -21,7 +23,7 @@ class TelemetrySettings(BaseSettings):
         env_prefix="PORTOLAN_", extra="ignore", hide_input_in_errors=True
     )
 
-    log_format: Literal["json", "text"] | None = Field(
+    log_format: LogFormat | None = Field(
         None, description="`json` or `text`; unless set, text on a terminal, else JSON."
     )
     otlp_endpoint: Annotated[str, Field(pattern=_URL, max_length=2000)] | None = Field(

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, get_args
 
 import orjson
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
+from app.settings.telemetry import LogFormat
 from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
@@ -26,9 +27,8 @@ from mediator.base.observation import (
     ViolationDetected,
 )
 
-__all__ = ["LOGGED", "JsonLines", "LogFormat", "log_observation", "start_logging"]
+__all__ = ["LOGGED", "JsonLines", "log_observation", "start_logging"]
 
-LogFormat: TypeAlias = Literal["json", "text"]
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LONGEST: Final = 8_192
