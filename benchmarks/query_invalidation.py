@@ -96,7 +96,7 @@ async def run(options: Options) -> Measured:
             results += await _whole(options, endpoint.url, rounds // 10)
         finally:
             await asyncio.to_thread(server.stop)
-    return Measured(results, {"redis": f"redis {endpoint.version}"})
+    return Measured(results, {"redis": f"valkey {endpoint.version}"})
 
 
 def _rows(name: str, costs: _Costs, count: int) -> Iterator[Result]:

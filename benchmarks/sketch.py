@@ -95,7 +95,7 @@ async def run(options: Options) -> Measured:
             results += await sketch_in_redis(options, endpoint.url)
         finally:
             await asyncio.to_thread(server.stop)
-    return Measured(results, {"redis": f"redis {endpoint.version}"})
+    return Measured(results, {"redis": f"valkey {endpoint.version}"})
 
 
 async def _filter_rows(options: Options) -> list[Result]:

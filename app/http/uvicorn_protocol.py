@@ -1,7 +1,7 @@
 """HTTP/1 connections on uvicorn's protocol: bounds, refusals as problems, answers in one write.
 
 Everything that uses names which uvicorn does not document is here: pyproject.toml pins its version,
-and tests/unit/test_http_uvicorn.py names what must exist.
+and tests/unit/http/test_http_uvicorn.py names what must exist.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import orjson
 
 from mediator.stores.port import SystemConfig
+from tests.faults.caching.wire import Connection
 from tests.faults.conditions import eventually
-from tests.faults.forked import Forked
-from tests.faults.wire import Connection
-from tests.process.examinations import recall, remember
+from tests.faults.operation.forked import Forked
+from tests.process.access.examinations import recall, remember
 
 __all__ = ["Service"]
 

@@ -9,9 +9,9 @@ import pytest
 
 from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
-from tests.process.cached_paper import Paper, paper_on
-from tests.process.coherent_origin import Door, served
-from tests.process.guarded import Guarded, guarded
+from tests.process.caching.cached_paper import Paper, paper_on
+from tests.process.caching.coherent_origin import Door, served
+from tests.process.caching.guarded import Guarded, guarded
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 
 

@@ -22,7 +22,7 @@ from mediator.schema.types import Values
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, SystemConfig
-from tests.process.examinations import recall, remember
+from tests.process.access.examinations import recall, remember
 
 __all__ = [
     "NOWHERE",

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from mediator.stores.port import SystemConfig
+from tests.faults.caching.redis_server import Server, running
 from tests.faults.conditions import eventually
-from tests.faults.redis_server import Server, running
 from tests.proxies.replica import mortal
 from tests.proxies.two_replicas import DELTA_S, TTL_S, World, world_on
 

@@ -16,7 +16,7 @@ from sketch.client import CoherentClient, PortolanError
 from sketch.protocol.port import Partition, Snapshot
 from tests.faults.conditions import eventually
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
-from tests.process.sketches import bits_of
+from tests.process.sketch.sketches import bits_of
 from tests.proxies.nginx import Nginx, nginx
 from tests.proxies.replica import Barriers, Plan, Replica, replica
 

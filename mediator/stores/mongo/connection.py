@@ -7,7 +7,7 @@ commands follow each other on it; deadlines are the caller's (`errors.guarded`).
 to do what is hard: it finds the primary, authenticates, and is notified of every failure.
 
 This reaches below the driver's public interface, which has no cheaper way; it is why the driver's
-minor version is pinned, and `tests/conformance/test_mongo_connections.py` watches over it.
+minor version is pinned, and `tests/conformance/mongo/test_mongo_connections.py` watches over it.
 """
 
 from __future__ import annotations

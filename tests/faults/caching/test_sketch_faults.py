@@ -1,0 +1,288 @@
+"""The sketch in Redis when the server, its data, or a client is gone in the middle of things."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from mediator.stores.port import SystemConfig
+from sketch.filter.shape import FilterShape
+from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
+from sketch.redis.server import RedisSketch
+from tests.faults.caching.redis_server import Server, running
+from tests.faults.conditions import eventually
+from tests.process.sketch.sketches import has
+
+PARTITION = Partition("news", "articles")
+A, B = "articles/1#text", "articles/2#text"
+LONG = SketchLimits(longest_ttl_s=600.0, lease_s=30.0)
+SHORT = SketchLimits(longest_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
+SHAPE = FilterShape(bits=8192)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running("sketch") as server:
+        yield server
+
+
+@pytest.fixture
+async def sketch(server: Server) -> AsyncIterator[RedisSketch]:
+    sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
+    await sketch.create(PARTITION)
+    yield sketch
+    await sketch.close()
+
+
+async def assert_lost(sketch: RedisSketch, before: Snapshot) -> None:
+    after = await sketch.snapshot([PARTITION])
+    assert after.revalidate_all
+    assert after.run_id != before.run_id
+    assert (await sketch.begin(PARTITION, [B], "after the loss")).held == (B,)
+    assert (await sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
+
+
+async def hand_out(sketch: RedisSketch) -> Snapshot:
+    assert (await sketch.report_read(PARTITION, [A], 60.0)).ttl_us
+    return await sketch.snapshot([PARTITION])
+
+
+async def test_a_restart_that_lost_the_last_second(server: Server, sketch: RedisSketch) -> None:
+    before = await hand_out(sketch)
+    kept = server.log.read_bytes()
+    await sketch.begin(PARTITION, [A], "lost with the last second")
+    server.kill()
+    server.log.write_bytes(kept)
+    server.start()
+    await assert_lost(sketch, before)
+
+
+async def test_a_restart_that_lost_nothing_counts_as_a_loss(
+    server: Server, sketch: RedisSketch
+) -> None:
+    before = await hand_out(sketch)
+    server.kill()
+    server.start()
+    await assert_lost(sketch, before)
+
+
+async def test_an_older_file_that_was_put_back(server: Server, sketch: RedisSketch) -> None:
+    old = server.log.read_bytes()
+    before = await hand_out(sketch)
+    server.stop()
+    server.log.write_bytes(old)
+    server.start()
+    await assert_lost(sketch, before)
+
+
+async def test_a_script_cut_off_in_the_file_has_no_effect(
+    server: Server, sketch: RedisSketch
+) -> None:
+    """What a crash of the machine leaves of the last script is nothing of it."""
+    await hand_out(sketch)
+    size = server.log.stat().st_size
+    await sketch.begin(PARTITION, [A], "cut off")
+    server.kill()
+    with server.log.open("r+b") as log:
+        log.truncate(size + (server.log.stat().st_size - size) * 2 // 3)
+    server.start()
+    async with Redis.from_url(server.url) as redis:
+        for name in (b"pending", b"writes", b"leases", b"members", b"stale"):
+            keys = [key async for key in redis.scan_iter(b"*:" + name)]
+            assert keys == []
+
+
+@pytest.mark.parametrize("told_by_another", [False, True])
+async def test_all_keys_deleted(server: Server, sketch: RedisSketch, told_by_another: bool) -> None:
+    before = await hand_out(sketch)
+    async with Redis.from_url(server.url) as redis:
+        await redis.flushall()
+    if told_by_another:
+        other = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
+        await assert_lost(other, before)
+        await other.close()
+    await assert_lost(sketch, before)
+
+
+async def test_a_loss_is_over_once_every_copy_has_died(server: Server) -> None:
+    sketch = RedisSketch(server.url, SHORT, SHAPE, timeout_s=20.0)
+
+    async def all_is_well() -> bool:
+        grant = await sketch.report_read(PARTITION, [A], 0.3)
+        return grant.ttl_us > 0 and not (await sketch.snapshot([PARTITION])).revalidate_all
+
+    await sketch.report_read(PARTITION, [A], 0.3)
+    await eventually(all_is_well)
+    server.kill()
+    server.start()
+    assert (await sketch.snapshot([PARTITION])).revalidate_all
+    await eventually(all_is_well)
+    await sketch.close()
+
+
+async def test_a_server_that_is_silent_or_gone_makes_the_sketch_unavailable(
+    server: Server,
+) -> None:
+    sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=0.2)
+    await sketch.create(PARTITION)
+    with server.silent():
+        answers = await asyncio.gather(
+            *(sketch.begin(PARTITION, [f"k{n}"], f"t{n}") for n in range(5)),
+            sketch.report_read(PARTITION, [A], 10.0),
+            sketch.snapshot([PARTITION]),
+            return_exceptions=True,
+        )
+    assert {type(answer) for answer in answers} == {SketchUnavailable}
+
+    async def answers_again() -> bool:
+        try:
+            return (await sketch.report_read(PARTITION, [A], 10.0)).ttl_us > 0
+        except SketchUnavailable:
+            return False
+
+    await eventually(answers_again)
+    server.kill()
+    with pytest.raises(SketchUnavailable):
+        await sketch.end(PARTITION, "t", {})
+    await sketch.close()
+
+
+async def test_a_server_that_evicts_keys_is_refused(server: Server) -> None:
+    async with Redis.from_url(server.url) as redis:
+        await redis.config_set("maxmemory", "100mb")
+        await redis.config_set("maxmemory-policy", "allkeys-lru")
+    sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
+    with pytest.raises(SketchUnavailable, match="noeviction"):
+        await sketch.begin(PARTITION, [A], "t")
+    await sketch.close()
+
+
+async def test_a_server_whose_memory_is_full_takes_nothing_by_halves(server: Server) -> None:
+    sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
+    await sketch.create(PARTITION)
+    await hand_out(sketch)
+    await sketch.begin(PARTITION, [B], "t")
+    async with Redis.from_url(server.url) as redis:
+        await redis.config_set("maxmemory", "1")
+        with pytest.raises(SketchUnavailable):
+            await sketch.begin(PARTITION, [A], "u")
+        with pytest.raises(SketchUnavailable):
+            await sketch.report_read(PARTITION, [A], 10.0)
+        await sketch.end(PARTITION, "t", {})
+        await redis.config_set("maxmemory", "0")
+    snapshot = await sketch.snapshot([PARTITION])
+    assert not any(snapshot.bits)
+    assert (await sketch.report_read(PARTITION, [A, B], 10.0)).ttl_us
+    await sketch.close()
+
+
+_WRITER = """
+import asyncio, sys
+from sketch.filter.shape import FilterShape
+from sketch.protocol.port import Partition, SketchLimits
+from sketch.redis.server import RedisSketch
+
+async def write():
+    limits = SketchLimits(longest_ttl_s=600.0, lease_s=float(sys.argv[2]))
+    sketch = RedisSketch(sys.argv[1], limits, FilterShape(bits=8192))
+    partition = Partition(*sys.argv[3:5])
+    await asyncio.gather(*(sketch.begin(partition, [key], "of " + key) for key in sys.argv[5:]))
+    print("begun", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(write())
+"""
+
+
+@contextmanager
+def writing(url: str, lease_s: float, *keys: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a writer that has begun, and is killed before it ends."""
+    arguments = [sys.executable, "-c", _WRITER, url, str(lease_s), *PARTITION, *keys]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    process = subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+async def test_a_client_killed_between_begin_and_end(server: Server, sketch: RedisSketch) -> None:
+    assert (await sketch.report_read(PARTITION, [A], 60.0)).ttl_us
+    with writing(server.url, 0.1, A, B):
+        pass
+    snapshot = await sketch.snapshot([PARTITION])
+    assert has(snapshot, A)
+    assert not has(snapshot, B)
+    assert (await sketch.report_read(PARTITION, [B], 10.0)).ttl_us == 0
+
+    async def both_are_orphans() -> bool:
+        return len(await sketch.orphans([PARTITION], 10)) == 2
+
+    await eventually(both_are_orphans)
+    for orphan in await sketch.orphans([PARTITION], 10):
+        await sketch.end(PARTITION, orphan.token, {})
+    assert await sketch.orphans([PARTITION], 10) == []
+    assert (await sketch.report_read(PARTITION, [A, B], 10.0)).ttl_us
+    assert has(await sketch.snapshot([PARTITION]), A)
+
+
+async def _until_answered(call: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        try:
+            await call()
+        except SketchUnavailable:
+            continue
+        return
+
+
+async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemConfig) -> None:
+    """Callers cannot tell what has been taken, tell it again, and nothing is taken twice."""
+    partition = Partition("news", f"c{os.getpid()}")
+    sketch = RedisSketch(redis_config.url, SHORT, SHAPE, "test:cut", timeout_s=20.0)
+    keys = [f"articles/{n}#g" for n in range(20)]
+    await sketch.create(partition)
+
+    async def writer(number: int) -> None:
+        for turn in range(10):
+            token, key = f"{number}.{turn}", keys[(number + turn) % len(keys)]
+            await _until_answered(partial(sketch.report_read, partition, [key], 0.3))
+            await _until_answered(partial(sketch.begin, partition, [key], token))
+            await _until_answered(partial(sketch.end, partition, token, {}))
+
+    async with Redis.from_url(redis_config.url) as redis:
+
+        async def cutter() -> None:
+            while True:
+                sketch._client.close()
+                await asyncio.sleep(0.003)
+
+        cutting = asyncio.create_task(cutter())
+        await asyncio.gather(*(writer(number) for number in range(10)))
+        cutting.cancel()
+
+        async def empty() -> bool:
+            await sketch.expire(partition)
+            return not any((await sketch.snapshot([partition])).bits)
+
+        await eventually(empty)
+        tag = f"{{test:cut:news/{partition.class_name}}}"
+        for name in ("members", "stale", "pending", "writes", "leases"):
+            assert not await redis.exists(f"{tag}:{name}")
+        assert not any(await redis.getrange(f"{tag}:counts", 0, -1))
+        await redis.delete(*[key async for key in redis.scan_iter(f"{tag}:*")])
+    await sketch.close()

@@ -1,0 +1,206 @@
+"""A service that is told to end does, whatever the systems do that it takes leave of."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+
+import pytest
+
+from app.service.interruption import NotClosed, closing
+from mediator.base.cancellation import ended_within
+from mediator.stores.port import SystemConfig
+from tests.faults.caching.wire import Connection, Unanswered
+from tests.faults.conditions import eventually
+from tests.faults.holding import Holding, proxied
+from tests.faults.service import Service
+from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
+
+SYSTEMS = ("redis", "postgres", "mongo")
+FIELDS = {name: field_on(name, group=name) for name in SYSTEMS}
+NEVER_CLOSED = """
+import asyncio
+from app.cli import main
+from mediator.service import Mediator
+
+async def stop(self):
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+Mediator.stop = stop
+main()
+"""
+FAILING = NEVER_CLOSED.replace(
+    "main()",
+    """
+def fail(service):
+    raise {error}
+
+import app.commands.serve
+app.commands.serve._announce = fail
+main()
+""",
+)
+SERVE = ("serve", "--port", "0", "--admin-port", "0")
+
+
+@pytest.fixture
+async def links() -> list[Holding]:
+    """What the service reaches its servers by."""
+    return []
+
+
+@pytest.fixture
+async def service(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    links: list[Holding],
+) -> AsyncIterator[Service]:
+    """A service all of whose connections can be held, those to catalogue and feed as well."""
+    async with AsyncExitStack() as stack:
+
+        async def through(config: SystemConfig) -> SystemConfig:
+            holding, reached = await stack.enter_async_context(proxied(config))
+            links.append(holding)
+            return reached
+
+        own = scratch_systems(redis_config, postgresql_config, mongodb_config)
+        systems = [await through(config) for config in await stack.enter_async_context(own)]
+        url = await stack.enter_async_context(scratch_catalogue(postgresql_config))
+        catalogue = await through(replace(postgresql_config, url=url))
+        coordination = await through(redis_config)
+        started = Service.on(systems, catalogue.url, coordination.url)
+        await stack.enter_async_context(started.running())
+        yield started
+
+
+@pytest.mark.timeout(300)
+async def test_servers_that_are_gone_without_a_word_keep_nobody_from_ending(
+    service: Service, links: Sequence[Holding]
+) -> None:
+    """Connections to them are there, with writes on their way, and new ones are taken."""
+    await service.favour()
+    database = unique("db")
+    await service.put_schema(database, {"things": {"fields": FIELDS}})
+
+    async def write(number: int) -> None:
+        path = f"/v1/{database}/things/{number}"
+        async with Connection(service.data) as data:
+            with suppress(Unanswered):
+                await data.request("PUT", path, dict.fromkeys(SYSTEMS, "x"))
+
+    async def held() -> bool:
+        return any(link.holds for link in links)
+
+    await asyncio.gather(*map(write, range(10)))
+    for link in links:
+        link.hold()
+    writing = [asyncio.create_task(write(number)) for number in range(10)]
+    await eventually(held)
+    service.send(signal.SIGTERM)
+    assert await service.ended() == 0, service.output
+    for link in links:
+        await link.close()
+    await asyncio.wait(writing)
+
+
+async def _run(
+    code: str, postgresql: SystemConfig, *arguments: str, until: bytes = b""
+) -> tuple[int | None, bytes]:
+    """Run a command whose catalogue is empty, and terminate it once it says something."""
+    async with scratch_catalogue(postgresql) as url:
+        settings = {
+            "PORTOLAN_CATALOGUE_URL": url,
+            "PORTOLAN_AUTHENTICATION": "off",
+            "PORTOLAN_DRAIN_S": "0",
+            "PORTOLAN_SPARK": "local[1]",
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, *arguments),
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **settings},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            assert process.stdout is not None
+            if until:
+                while until not in (line := await process.stdout.readline()):
+                    assert line, process.returncode
+                process.terminate()
+            said, _ = await process.communicate()
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+    return process.returncode, said
+
+
+@pytest.mark.parametrize(
+    ("command", "ready"), [(SERVE, b"Admin API"), (("worker",), b"waiting for runs")]
+)
+async def test_a_process_ends_that_cannot_close_its_connections(
+    postgresql_config: SystemConfig, command: tuple[str, ...], ready: bytes
+) -> None:
+    status, said = await _run(NEVER_CLOSED, postgresql_config, *command, until=ready)
+    assert status == 0, said
+    assert b"its connections are cut off" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("OSError('the disk is full')", b"Portolan cannot run: the disk is full"),
+        ("LookupError('a mistake of ours')", b"LookupError: a mistake of ours"),
+    ],
+)
+async def test_what_ended_a_process_is_told_although_it_cannot_close_its_connections(
+    postgresql_config: SystemConfig, error: str, told: bytes
+) -> None:
+    status, said = await _run(FAILING.format(error=error), postgresql_config, *SERVE)
+    assert status == 1, said
+    assert b"its connections are cut off" in said
+    assert told in said
+
+
+async def test_what_cannot_be_closed_in_time_does_not_hide_an_error() -> None:
+    gone = asyncio.Event()
+
+    async def close() -> None:
+        await gone.wait()
+
+    async def fail() -> None:
+        async with closing(close, 0.01):
+            raise OSError
+
+    with pytest.raises(NotClosed) as late:
+        await fail()
+    assert isinstance(late.value.__cause__, OSError)
+    gone.set()
+    with pytest.raises(OSError, match=r"^$"):
+        await fail()
+
+
+async def test_what_ends_too_late_is_left_behind_and_what_fails_is_told() -> None:
+    gone = asyncio.Event()
+
+    async def fail() -> None:
+        raise OSError
+
+    async def end() -> None:
+        with suppress(asyncio.CancelledError):
+            await gone.wait()
+        await gone.wait()
+
+    with pytest.raises(OSError, match=r"^$"):
+        await ended_within(60, fail())
+    assert not await ended_within(0.01, end())
+    gone.set()
+    assert await ended_within(60, end())

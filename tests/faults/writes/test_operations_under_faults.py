@@ -1,0 +1,134 @@
+"""Operations of all kinds while everything breaks: nothing acknowledged is lost, nothing is torn.
+
+Two replicas serve objects on one, two and three systems. The answers are held against what can have
+been (`tests.faults.writes.history`, `tests.faults.writes.transfers`), during it and at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.faults.cluster import Cluster, cluster
+from tests.faults.conditions import eventually
+from tests.faults.writes.breaking import Faults
+from tests.faults.writes.clients import DATABASE, Asking, Client, Load
+from tests.faults.writes.history import History
+from tests.faults.writes.transfers import BANKS, Auditor, Books, Teller
+from tests.faults.writes.writes import CLASSES, TWO, look
+from tests.process.service import field_on
+
+log = logging.getLogger(__name__)
+
+CLIENTS, TELLERS, AUDITORS = 24, 6, 2
+SCHEMA: dict[str, dict[str, Any]] = {
+    **CLASSES,
+    **BANKS,
+    "made": TWO,
+    "transfers": {"from": field_on("redis"), "to": field_on("redis")},
+}
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize(
+    ("operations", "kills", "others", "longest_s"),
+    [(10_000, 10, 6, 3.0), pytest.param(100_000, 16, 34, 20.0, marks=pytest.mark.large)],
+)
+async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
+    operations: int, kills: int, others: int, longest_s: float
+) -> None:
+    chance = random.Random(seed := os.environ.get("PORTOLAN_TEST_SEED", "1"))
+    async with cluster() as stage:
+        await _set_up(stage)
+        load, books = Load(stage.replicas, operations), Books()
+        faults = Faults(stage, chance, longest_s)
+        drawn = faults.draw(kills, others)
+        log.info("seed %s", seed)
+        with closing(Asking(load, 0)) as asking:
+            await asyncio.gather(load.begin(), books.begin(asking))
+            async with asyncio.TaskGroup() as group:
+                for worker in _workers(load, books, seed):
+                    group.create_task(worker.run())
+                for number, name in enumerate(drawn, 1):
+                    await load.reach(number * operations // (len(drawn) + 1))
+                    log.info("%s after %s", name, dict(load.outcomes))
+                    await faults.bring_about(name)
+                load.faults_are_over = True
+            await _settled(stage.catalogue_url)
+            await _check(load, books)
+        log.info("%s, %s", load, books)
+        assert not load.broken
+        assert load.outcomes["unknown"], "no fault interrupted anything"
+        assert books.audits, "no audit stood"
+
+
+async def _set_up(stage: Cluster) -> None:
+    await stage.replicas[0].favour()
+    schema = {name: {"fields": fields} for name, fields in SCHEMA.items()}
+    placed = await stage.replicas[0].put_schema(DATABASE, schema)
+    assert len({placed[f"on_three.{name}"] for name in ("left", "middle", "right")}) == 3
+    assert len({placed[f"{bank}.balance"] for bank in BANKS}) == 3
+
+
+def _workers(load: Load, books: Books, seed: str) -> list[Client | Teller | Auditor]:
+    chances = (random.Random(f"{seed} {number}") for number in range(CLIENTS + TELLERS + AUDITORS))
+    return [
+        *(Client(load, next(chances), number) for number in range(CLIENTS)),
+        *(Teller(load, books, next(chances), number) for number in range(TELLERS)),
+        *(Auditor(load, books, next(chances), number) for number in range(AUDITORS)),
+    ]
+
+
+async def _settled(catalogue_url: str) -> None:
+    """Wait until every write over several systems has been rolled forward, or dropped."""
+    connection = await asyncpg.connect(catalogue_url)
+
+    async def empty() -> bool:
+        return not await connection.fetchval(
+            "SELECT count(*) FROM portolan_catalogue.transactions"
+            " WHERE state <> 'done' AND database <> ''"  # what was refused is kept for a while
+        )
+
+    try:
+        await eventually(empty)
+    finally:
+        await connection.close()
+
+
+async def _check(load: Load, books: Books) -> None:
+    """Look at everything that there is, through each of the replicas."""
+    for number in range(len(load.replicas)):
+        with closing(Asking(load, number)) as asking:
+            for history in load.histories.values():
+                await eventually(partial(_is_whole, asking, history))
+            await _check_made(load, asking)
+            await books.check(asking)
+    for history in load.histories.values():
+        history.check()
+
+
+async def _is_whole(asking: Asking, history: History) -> bool:
+    attempt = history.attempt()
+    answer = await asking.ask("GET", history.name)
+    seen = look(history, attempt, answer)
+    return seen == "whole" or (answer is not None and answer.status == 404)
+
+
+async def _check_made(load: Load, asking: Asking) -> None:
+    """Hold the objects whose ids the service chose against the requests that made them: once."""
+    export = await asking.ask("GET", "made/export")
+    assert export is not None
+    made = {line["id"]: (line["left"], line["right"]) for line in export.lines()}
+    numbers = [left for left, _ in made.values()]
+    assert all(left == right for left, right in made.values()), "one is torn"
+    assert len(numbers) == len(set(numbers)), "one request has made two"
+    wanted = {id_: (number, number) for number, id_ in load.made.items()}
+    assert wanted.items() <= made.items(), "one is lost"

@@ -1,0 +1,140 @@
+"""Clients that move coins between accounts on three systems, in transactions, and add them up."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.faults.caching.wire import Answer
+from tests.faults.writes.clients import Asking, Load
+from tests.process.service import field_on
+
+__all__ = ["ACCOUNTS", "BANKS", "Auditor", "Books", "Teller"]
+
+OPENING = 100
+NUMBER = 24
+
+# The MongoDB stand-in has no exact integers.
+BANKS: dict[str, dict[str, Any]] = {
+    "savings": {"balance": field_on("postgres", "integer", default=0)},
+    "wallets": {"balance": field_on("redis", "integer", default=0)},
+    "loans": {"balance": field_on("mongo", "float", default=0)},
+}
+FAMILIES = [[f"{bank}/a{n}" for bank in BANKS] for n in range(NUMBER // len(BANKS))]
+"""One account of each bank: coins move within a family, so an audit need not read them all."""
+ACCOUNTS = [account for family in FAMILIES for account in family]
+
+
+@dataclass
+class Books:
+    """What was acknowledged, refused, and seen by auditors that nobody disturbed."""
+
+    transfers: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    audits: int = 0
+
+    def __str__(self) -> str:
+        return f"{len(self.transfers)} transfers, {self.audits} audits"
+
+    async def begin(self, asking: Asking) -> None:
+        """Open the accounts."""
+        for account in ACCOUNTS:
+            opened = await asking.ask("PUT", account, {"balance": OPENING})
+            assert opened is not None
+            assert opened.status == 201, opened
+
+    async def check(self, asking: Asking) -> None:
+        """Hold all accounts against the transfers that are there."""
+        listing = await asking.ask("GET", "transfers/export")
+        assert listing is not None
+        transfers = {each["id"]: each for each in listing.lines()}
+        assert self.transfers <= transfers.keys(), "an acknowledged transfer is lost"
+        assert not self.refused & transfers.keys(), "a refused transfer is there"
+        expected = Counter(dict.fromkeys(ACCOUNTS, OPENING))
+        for transfer in transfers.values():
+            expected[transfer["from"]] -= 1
+            expected[transfer["to"]] += 1
+        for account in ACCOUNTS:
+            found = await asking.ask("GET", account)
+            assert found is not None
+            assert found.json()["balance"] == expected[account], account
+
+
+@dataclass
+class _Clerk(ABC):
+    load: Load
+    books: Books
+    chance: random.Random
+    number: int
+
+    async def run(self) -> None:
+        """Work with one family after the other, until the load is done."""
+        with closing(Asking(self.load, self.number)) as asking:
+            while not self.load.is_done:
+                await self._work(asking, self.chance.choice(FAMILIES))
+
+    @abstractmethod
+    async def _work(self, asking: Asking, family: list[str]) -> None: ...
+
+
+class Teller(_Clerk):
+    """Moves coins."""
+
+    async def _work(self, asking: Asking, family: list[str]) -> None:
+        one, other = self.chance.sample(family, 2)
+        name = f"t{next(self.load.numbers)}"
+        found = await _read_all(asking, [one, other])
+        if not found:
+            return
+        body = {
+            "reads": [_seen(*each) for each in found.items()],
+            "operations": [
+                _patch(one, found[one].json()["balance"] - 1),
+                _patch(other, found[other].json()["balance"] + 1),
+                {"op": "put", "class": "transfers", "id": name, "body": {"from": one, "to": other}},
+            ],
+        }
+        answer = await asking.ask("POST", "transactions", body)
+        if answer is None or answer.status == 503:
+            self.load.count("unknown")
+        elif answer.status == 200:
+            self.load.count("acknowledged")
+            self.books.transfers.add(name)
+        else:
+            assert answer.status == 409, answer
+            self.load.count("refused")
+            self.books.refused.add(name)
+
+
+class Auditor(_Clerk):
+    """Adds up families: if the reads stand together, no coin is missing."""
+
+    async def _work(self, asking: Asking, family: list[str]) -> None:
+        found = await _read_all(asking, family)
+        body = {"reads": [_seen(*each) for each in found.items()]}
+        answer = await asking.ask("POST", "transactions", body) if found else None
+        if answer is not None and answer.status == 200:
+            self.books.audits += 1
+            balances = [each.json()["balance"] for each in found.values()]
+            assert sum(balances) == len(family) * OPENING, (family, balances)
+
+
+async def _read_all(asking: Asking, accounts: list[str]) -> dict[str, Answer]:
+    """Read accounts; nothing unless all of them answer."""
+    answers = [await asking.ask("GET", account) for account in accounts]
+    found = [answer for answer in answers if answer is not None and answer.status == 200]
+    return dict(zip(accounts, found, strict=True)) if len(found) == len(accounts) else {}
+
+
+def _seen(path: str, answer: Answer) -> dict[str, Any]:
+    class_name, id_ = path.split("/")
+    return {"class": class_name, "id": id_, "etag": answer.headers["etag"]}
+
+
+def _patch(path: str, balance: float) -> dict[str, Any]:
+    class_name, id_ = path.split("/")
+    return {"op": "patch", "class": class_name, "id": id_, "body": {"balance": balance}}

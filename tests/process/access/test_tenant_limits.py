@@ -1,0 +1,329 @@
+"""Limits of tenants in a running service: size, cost, time, runs, storage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.process.caching.guarded import COUNTS, FIELDS, Guarded, bearer, guarded
+from tests.process.caching.newspaper import assert_problem
+from tests.process.service import unique
+
+CLASSES: dict[str, Any] = {
+    "notes": {"fields": FIELDS},
+    "secrets": {"fields": FIELDS},
+    "counts": COUNTS,
+    "strict": {"require_if_match": True, "fields": FIELDS},
+}
+NDJSON = {"content-type": "application/x-ndjson"}
+MERGE = {"content-type": "application/merge-patch+json"}
+GENERAL_BYTES = 10_000
+
+
+@dataclass
+class Bounded:
+    """A tenant with limits of its own, and its database."""
+
+    running: Guarded
+    tenant: str
+    database: str
+    key: dict[str, str]
+
+    async def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
+        headers = {**self.key, **request.pop("headers", {})}
+        path = f"/v1/{self.database}/{path}"
+        return await self.running.data.request(method, path, headers=headers, **request)
+
+    async def put(self, id_: str, title: str = "x", **request: Any) -> httpx.Response:
+        return await self.ask("PUT", f"notes/{id_}", json={"title": title}, **request)
+
+    async def limit(self, **limits: Any) -> None:
+        headers = await self.running.headers("operator", "admin")
+        path = f"/admin/v1/tenants/{self.tenant}"
+        answer = await self.running.admin.put(path, json={"limits": limits}, headers=headers)
+        assert answer.json()["limits"] == limits
+
+    async def figure(self, series: str) -> float | None:
+        """Return the value of a series of the tenant's in /metrics; None: there is none."""
+        headers = await self.running.headers("operator", "read")
+        shown = (await self.running.admin.get("/metrics", headers=headers)).text
+        found = [line for line in shown.splitlines() if line.startswith(series)]
+        found = [line for line in found if f'tenant="{self.tenant}"' in line]
+        return float(found[0].rpartition(" ")[2]) if found else None
+
+    async def refusals(self, limit: str) -> float | None:
+        return await self.figure(f'portolan_tenant_refusals_total{{limit="{limit}"')
+
+
+@pytest.fixture(scope="module")
+async def running(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Guarded]:
+    jobs: Path = tmp_path_factory.mktemp("jobs")
+    general = {"tenant_body_bytes": GENERAL_BYTES}
+    async with guarded(
+        system_configs[:2], catalogue_url, redis_config.url, jobs, **general
+    ) as installation:
+        yield installation
+
+
+@pytest.fixture
+async def bounded(running: Guarded) -> Bounded:
+    tenancy, tenant, database = running.container.mediator.tenancy, unique("t"), unique("db")
+    await tenancy.put_tenant(tenant, {})
+    await tenancy.own(tenant, database)
+    key = bearer(await running.key("admin", tenant=tenant))
+    path = f"/admin/v1/schemas/{database}"
+    answer = await running.admin.put(path, json={"classes": CLASSES}, headers=key)
+    assert answer.status_code == 200, answer.text
+    return Bounded(running, tenant, database, key)
+
+
+async def test_the_size_of_a_body(bounded: Bounded) -> None:
+    assert (await bounded.put("a", "x" * 300)).status_code == 201
+    general = await bounded.put("a", "x" * GENERAL_BYTES)
+    assert assert_problem(general, 413, "body-too-large")["limit_bytes"] == GENERAL_BYTES
+    assert await bounded.refusals("body_bytes") == 1
+    await bounded.limit(body_bytes=200)
+    refused = await bounded.put("a", "x" * 300)
+    assert assert_problem(refused, 413, "body-too-large")["limit_bytes"] == 200
+    assert await bounded.refusals("body_bytes") == 2
+    assert (await bounded.put("a", "x" * 100)).status_code == 200
+    lines = b'{"id":"b","title":"short"}\n{"id":"c","title":"' + b"x" * 300 + b'"}\n'
+    answer = await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    assert (answer.json()["imported"], answer.json()["failed"]) == (1, 1)
+    assert answer.json()["problems"][0]["limit_bytes"] == 200
+    await bounded.limit(body_bytes=2 * GENERAL_BYTES)
+    assert (await bounded.put("a", "x" * GENERAL_BYTES)).status_code == 200
+
+
+async def test_the_cost_and_the_time_of_a_query(bounded: Bounded) -> None:
+    for number in range(5):
+        await bounded.put(str(number))
+    assert len((await bounded.ask("GET", "notes")).json()["items"]) == 5
+    await bounded.limit(query_rows=3)
+    problem = assert_problem(await bounded.ask("GET", "notes"), 422, "too-costly")
+    assert (problem["rows"], problem["limit"]) == (3, "query_rows")
+    assert (await bounded.ask("GET", "notes/export")).status_code == 422
+    assert len((await bounded.ask("GET", "notes?limit=2")).json()["items"]) == 2
+    await bounded.limit(query_seconds=1e-9)
+    problem = assert_problem(await bounded.ask("GET", "notes"), 422, "too-costly")
+    assert (problem["seconds"], problem["limit"]) == (1e-9, "query_seconds")
+    assert await bounded.refusals("query_rows") == 2
+    await bounded.limit()
+    assert (await bounded.ask("GET", "notes")).status_code == 200
+
+
+async def test_what_queries_examine_in_a_second(bounded: Bounded) -> None:
+    for number in range(20):
+        await bounded.put(str(number))
+    await bounded.limit(rows_rate=0.001)
+    assert len((await bounded.ask("GET", "notes")).json()["items"]) == 20
+    refused = await bounded.ask("GET", "notes")
+    problem = assert_problem(refused, 429, "too-many-requests")
+    assert problem["limit"] == "rows_rate"
+    assert int(refused.headers["retry-after"]) > 10_000
+    assert (await bounded.ask("GET", "notes/export")).status_code == 429
+    assert (await bounded.put("1", "written")).status_code == 200
+    assert (await bounded.ask("GET", "notes/1")).json()["title"] == "written"
+    assert await bounded.refusals("rows_rate") == 2
+    await bounded.limit()
+    assert (await bounded.ask("GET", "notes")).status_code == 200
+
+
+async def test_an_export_waits_for_what_it_may_examine(bounded: Bounded) -> None:
+    lines = b"".join(b'{"id":"%d"}\n' % number for number in range(600))
+    await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    await bounded.limit(rows_rate=42)  # of which ten seconds are saved up: less than the first page
+    exported = await bounded.ask("GET", "notes/export")
+    assert len(exported.text.splitlines()) == 600
+    assert (await bounded.ask("GET", "notes/export")).status_code == 429
+
+
+async def broken_off(bounded: Bounded, path: str, accept: bytes) -> bool:
+    """Whether an answer was begun, and has no end."""
+    sent: list[dict[str, Any]] = []
+    key = bounded.key["authorization"].encode()
+    path, _, query = f"/v1/{bounded.database}/{path}".partition("?")
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"accept", accept), (b"authorization", key)],
+    }
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await bounded.running.container.data(scope, receive, send)
+    assert sent[0]["status"] == 200
+    return bool(sent[-1].get("more_body", sent[-1]["type"] == "http.response.start"))
+
+
+async def test_the_time_of_a_stream(bounded: Bounded) -> None:
+    await bounded.put("a")
+    assert not await broken_off(bounded, "notes/export", b"application/x-ndjson")
+    await bounded.limit(stream_seconds=1e-9)
+    assert await broken_off(bounded, "notes/export", b"application/x-ndjson")
+    assert await broken_off(bounded, "changes", b"text/event-stream")
+    lines = b'{"id":"b"}\n{"id":"c"}\n'
+    refused = await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    problem = assert_problem(refused, 429, "too-many-requests")
+    assert (problem["limit"], problem["imported"], problem["next"]) == ("stream_seconds", 2, 2)
+    assert (await bounded.put("d")).status_code == 201
+
+
+async def test_runs_under_way(bounded: Bounded) -> None:
+    await bounded.limit(runs=1)
+    job = {"kind": "example.count", "spec": {"records": {"class": "notes"}, "field": "title"}}
+    answers = await asyncio.gather(*(bounded.ask("POST", "jobs", json=job) for _ in range(2)))
+    won, lost = sorted(answers, key=lambda answer: answer.status_code)
+    assert (won.status_code, lost.status_code) == (202, 429)
+    await bounded.ask("DELETE", f"jobs/{won.json()['id']}")
+    keyed = {"idempotency-key": "first"}
+    first = await bounded.ask("POST", "jobs", json=job, headers=keyed)
+    assert first.status_code == 202, first.text
+    run = f"jobs/{first.json()['id']}"
+    refused = await bounded.ask("POST", "jobs", json=job)
+    assert assert_problem(refused, 429, "too-many-requests")["limit"] == "runs"
+    again = await bounded.ask("POST", "jobs", json=job, headers=keyed)
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (202, "true")
+    assert (await bounded.ask("DELETE", run)).status_code == 200
+    other = await bounded.ask("POST", "jobs", json=job)
+    assert other.status_code == 202
+    assert (await bounded.ask("POST", f"{run}/resume")).status_code == 429
+    assert (await bounded.ask("DELETE", f"jobs/{other.json()['id']}")).status_code == 200
+    assert (await bounded.ask("POST", f"{run}/resume")).status_code == 202
+    assert (await bounded.ask("DELETE", run)).status_code == 200
+
+
+async def test_a_run_that_writes_into_a_class_needs_room(bounded: Bounded) -> None:
+    await bounded.limit(objects=2)
+    spec = {"records": {"class": "notes"}, "field": "title"}
+    job = {"kind": "example.count", "spec": spec, "into": {"class": "counts", "id": ["value"]}}
+    submitted = await bounded.ask("POST", "jobs", json=job)
+    assert submitted.status_code == 202, submitted.text
+    for id_ in "ab":
+        await bounded.put(id_)
+    full(await bounded.ask("POST", "jobs", json=job))
+    run = f"jobs/{submitted.json()['id']}"
+    assert (await bounded.ask("DELETE", run)).status_code == 200
+    full(await bounded.ask("POST", f"{run}/resume"))
+
+
+def full(answer: httpx.Response) -> None:
+    problem = assert_problem(answer, 507, "insufficient-storage")
+    assert (problem["limit"], problem["objects"]) == ("objects", 2)
+
+
+async def test_objects_that_are_kept(bounded: Bounded) -> None:
+    await bounded.limit(objects=2)
+    assert (await bounded.put("a")).status_code == 201
+    made = {"json": {"id": "b", "title": "x"}, "headers": {"idempotency-key": "made"}}
+    assert (await bounded.ask("POST", "notes", **made)).status_code == 201
+    full(await bounded.put("c"))
+    full(await bounded.put("c", headers={"if-none-match": "*"}))
+    full(await bounded.put("b", headers={"if-none-match": "*"}))
+    full(await bounded.ask("POST", "notes", json={"title": "x"}))
+    full(await bounded.ask("PUT", "strict/c", json={}))
+    again = await bounded.ask("POST", "notes", **made)
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (201, "true")
+    assert (await bounded.put("b", "replaced")).status_code == 200
+    assert (await bounded.put("b", "more", headers={"if-match": "*"})).status_code == 200
+    patched = await bounded.ask("PATCH", "notes/b", json={"title": "y"}, headers=MERGE)
+    assert patched.status_code == 200
+    assert (await bounded.ask("GET", "notes/c")).status_code == 404
+    assert await bounded.refusals("objects") == 5
+    assert (await bounded.ask("DELETE", "notes/a")).status_code == 204
+    assert (await bounded.put("c")).status_code == 201
+    full(await bounded.put("d"))
+    headers = await bounded.running.headers("operator", "write")
+    path = f"/v1/{bounded.database}/notes/e"
+    beyond = await bounded.running.data.put(path, json={}, headers=headers)
+    assert beyond.status_code == 201  # the operator has no limits
+    await bounded.limit(objects=4)
+    assert (await bounded.put("d")).status_code == 201
+
+
+async def test_requests_at_the_same_time_share_what_room_there_is(bounded: Bounded) -> None:
+    await bounded.limit(objects=3)
+    answers = await asyncio.gather(*(bounded.put(str(number)) for number in range(20)))
+    statuses = sorted(answer.status_code for answer in answers)
+    assert statuses == [201] * 3 + [507] * 17
+
+
+async def test_objects_made_many_at_a_time(bounded: Bounded) -> None:
+    await bounded.limit(objects=2)
+    puts = [{"op": "put", "class": "notes", "id": id_, "body": {}} for id_ in "abca"]
+    answer = await bounded.ask("POST", "batch", json={"operations": puts})
+    assert [result["status"] for result in answer.json()] == [201, 201, 507, 200]
+    lines = b'{"id":"a"}\n{"id":"d"}\n{"id":"e"}\n'
+    refused = await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    full(refused)
+    assert (refused.json()["imported"], refused.json()["next"]) == (1, 1)
+    two = await bounded.ask("POST", "notes", json=[{"id": "d"}, {"id": "e"}])
+    assert [result["status"] for result in two.json()] == [507, 507]
+    assert len((await bounded.ask("GET", "notes")).json()["items"]) == 2
+
+
+async def test_objects_made_by_transactions(bounded: Bounded) -> None:
+    await bounded.limit(objects=2)
+    operations: list[dict[str, Any]] = [
+        {"op": "put", "class": "notes", "id": id_, "body": {}} for id_ in "ab"
+    ]
+    keyed = {"json": {"operations": operations}, "headers": {"idempotency-key": "both"}}
+    assert (await bounded.ask("POST", "transactions", **keyed)).status_code == 200
+    again = await bounded.ask("POST", "transactions", **keyed)
+    assert again.headers["idempotency-replayed"] == "true"
+    one = {"op": "put", "class": "notes", "id": "c", "body": {}}
+    full(await bounded.ask("POST", "transactions", json={"operations": [one]}))
+    swap = [{"op": "delete", "class": "notes", "id": "a"}, operations[1]]
+    answer = await bounded.ask("POST", "transactions", json={"operations": swap})
+    assert answer.status_code == 200, answer.text
+    assert (await bounded.put("c")).status_code == 201
+
+
+async def test_objects_that_others_made_are_counted(bounded: Bounded) -> None:
+    headers = await bounded.running.headers("operator", "write")
+    for id_ in "ab":
+        path = f"/v1/{bounded.database}/notes/{id_}"
+        await bounded.running.data.put(path, json={}, headers=headers)
+    security = bounded.running.container.context.security
+    assert security is not None
+    await bounded.limit(objects=2)
+    security.stored._due_s = 0.0  # else it is counted within half a minute
+
+    async def counted() -> bool:
+        return await bounded.figure("portolan_tenant_objects") == 2
+
+    await eventually(counted)
+    full(await bounded.put("c"))
+
+
+@pytest.mark.parametrize("limits", [{"objects": -1}, {"runs": 0}, {"query_seconds": 0}, {"x": 1}])
+async def test_limits_that_make_no_sense_are_not_set(
+    bounded: Bounded, limits: dict[str, Any]
+) -> None:
+    headers = await bounded.running.headers("operator", "admin")
+    path = f"/admin/v1/tenants/{bounded.tenant}"
+    refused = await bounded.running.admin.put(path, json={"limits": limits}, headers=headers)
+    assert refused.status_code == 400
+    [name] = limits
+    assert refused.json()["errors"][0]["pointer"] == f"/limits/{name}"

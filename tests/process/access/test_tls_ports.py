@@ -1,0 +1,118 @@
+"""A service whose ports speak TLS, and who asks it: commands, the health check, strangers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+import pytest
+
+from app.service.tls import Certificate
+from mediator.stores.port import SystemConfig
+from tests.faults.service import Service
+from tests.process.access.certificates import write_certificate
+from tests.process.service import scratch_catalogue
+
+COMMANDS = (sys.executable, "-c", "from app.cli import main; main()")
+
+
+async def ran(*command: str, **settings: str) -> tuple[int | None, str]:
+    environment = {**os.environ, "COLUMNS": "200", **settings}
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=PIPE, stderr=STDOUT, env=environment
+    )
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return write_certificate(tmp_path_factory.mktemp("tls"), "portolan")
+
+
+@pytest.fixture(scope="module")
+async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    async with scratch_catalogue(postgresql_config) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+async def service(
+    system_configs: Sequence[SystemConfig],
+    redis_config: SystemConfig,
+    catalogue: str,
+    certificate: Certificate,
+) -> AsyncIterator[Service]:
+    files = {"tls_certificate": str(certificate.chain), "tls_key": str(certificate.key)}
+    told = {**files, **{f"admin_{name}": file for name, file in files.items()}}
+    running = Service.on(
+        system_configs, catalogue, redis_config.url, authentication="required", **told
+    )
+    async with running.running():
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def key(catalogue: str) -> str:
+    """A key of the operator, made past the ports as the first one is."""
+    make = ("key", "create", "--subject", "me", "--grant", "admin")
+    code, output = await ran(*COMMANDS, *make, PORTOLAN_CATALOGUE_URL=catalogue)
+    assert code == 0, output
+    return str(orjson.loads(output)["key"])
+
+
+async def test_both_ports_speak_nothing_else(service: Service, certificate: Certificate) -> None:
+    for address in (service.data, service.admin):
+        assert address.startswith("https://")
+        trusted = ssl.create_default_context(cafile=certificate.chain)
+        async with httpx.AsyncClient(verify=trusted) as trusting:
+            assert (await trusting.get(f"{address}/openapi.json")).status_code < 500
+        async with httpx.AsyncClient() as plain:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await plain.get(address.replace("https://", "http://"))
+        async with httpx.AsyncClient() as stranger:
+            with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                await stranger.get(address)
+
+
+async def test_the_image_asks_how_the_service_is(service: Service) -> None:
+    port = str(urlsplit(service.admin).port)
+    check = (sys.executable, "-m", "app.service.alive")
+    over_tls = {"PORTOLAN_ADMIN_PORT": port, "PORTOLAN_ADMIN_TLS_CERTIFICATE": "/a/file"}
+    assert await ran(*check, **over_tls) == (0, "")
+    assert await ran(*check, PORTOLAN_ADMIN_PORT=port) == (1, "")
+
+
+async def test_the_doctor_asks_over_tls_with_a_key(
+    service: Service, certificate: Certificate, key: str, tmp_path: Path
+) -> None:
+    (file := tmp_path / "key").write_text(f"{key}\n")
+    doctor = (*COMMANDS, "doctor", "--url", service.admin)
+    trusting = {"SSL_CERT_FILE": str(certificate.chain)}
+    code, output = await ran(*doctor, "--key-file", str(file), **trusting)
+    assert (code, "it is ready" in output) == (0, True), output
+    wrong = f"{key[:-1]}{'a' if key[-1] != 'a' else 'b'}"
+    code, output = await ran(*doctor, PORTOLAN_KEY=wrong, **trusting)
+    assert (code, "asks for a key of the operator" in output) == (1, True), output
+    assert key[:-1] not in output
+    code, output = await ran(*doctor, PORTOLAN_KEY=key)
+    assert (code, "does not answer: ConnectError" in output) == (1, True), output
+
+
+async def test_coherence_is_proven_over_tls(
+    service: Service, certificate: Certificate, key: str
+) -> None:
+    """What `helm test` runs where the chart has both ports speak it."""
+    prove = ("prove-coherence", service.data, "--admin", service.admin)
+    trusting = {"SSL_CERT_FILE": str(certificate.chain), "PORTOLAN_KEY": key}
+    code, output = await ran(*COMMANDS, *prove, **trusting)
+    assert code == 0, output
+    assert output.endswith("Proven.\n")

@@ -1,0 +1,149 @@
+"""An installation that asks for keys: two tenants, a database with a class of each visibility."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic import SecretStr
+
+from app.service.container import Container, build
+from app.settings.access import AccessSettings
+from app.settings.main import CacheSettings, HttpSettings, MediatorSettings, SystemSettings
+from mediator.stores.port import SystemConfig
+from tests.process.jobs.idle_worker import idle_worker
+from tests.process.service import unique
+
+__all__ = ["CALLERS", "CLASSES", "COUNTS", "FIELDS", "Guarded", "bearer", "guarded"]
+
+FIELDS = {"title": {"type": "string", "index": True}, "kin": {"type": "reference", "to": "secrets"}}
+COUNTS = {
+    "fields": {
+        "value": {"type": "string"},
+        "rows": {"type": "integer"},
+        "share": {"type": "float"},
+    }
+}
+"""What the result of `example.count` fits."""
+
+CLASSES: dict[str, Any] = {
+    "articles": {"cache": {"visibility": "public"}, "fields": FIELDS},
+    "notes": {"cache": {"visibility": "private"}, "fields": FIELDS},
+    "secrets": {"fields": FIELDS},
+}
+
+CALLERS = ("anonymous", "stranger", "bare", "own", "operator")
+"""Without a key; with all rights of another tenant; of the owner's tenant with another scope than
+what is needed; with the scope that is needed; and with all rights of the operator."""
+
+
+@dataclass
+class Guarded:
+    """A running installation, and keys of its people.
+
+    Attributes:
+        container: What serves.
+        database: The database, owned by ``owner``.
+        owner: Its tenant.
+        stranger: Another tenant, which owns a database of no schema.
+        keys: Keys by the grants that they have; "operator" and "stranger" besides.
+    """
+
+    container: Container
+    database: str
+    owner: str
+    stranger: str
+    keys: dict[str, str] = field(default_factory=dict)
+    data: httpx.AsyncClient = field(init=False)
+    admin: httpx.AsyncClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.data = _client(self.container.data)
+        self.admin = _client(self.container.admin)
+
+    async def key(self, *grants: str, tenant: str | None = None) -> str:
+        """Return the text of a key with some grants, made once."""
+        tenant = tenant or self.owner
+        name = f"{tenant} {' '.join(grants)}"
+        if name not in self.keys:
+            tenancy = self.container.mediator.tenancy
+            made = await tenancy.create_key(tenant, "somebody", grants)
+            self.keys[name] = made["key"]
+        return self.keys[name]
+
+    async def headers(self, caller: str, scope: str) -> dict[str, str]:
+        """Return the Authorization field of one of `CALLERS` where `scope` is needed."""
+        match caller:
+            case "anonymous":
+                return {}
+            case "stranger":
+                return bearer(await self.key("admin", tenant=self.stranger))
+            case "bare":
+                return bearer(await self.key("jobs" if scope != "jobs" else "read"))
+            case "own":
+                grants = {"read": ("read",), "jobs": ("jobs", "read", "write")}
+                return bearer(await self.key(*grants.get(scope, (scope,))))
+        return bearer(await self.key("admin", tenant="operator"))
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+@asynccontextmanager
+async def guarded(
+    configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    redis_url: str,
+    jobs_dir: Path,
+    **access: Any,
+) -> AsyncIterator[Guarded]:
+    """Run an installation."""
+    told = ("name", "kind", "url", "deadline_s", "namespace")
+    systems = [
+        SystemSettings.model_validate({name: getattr(config, name) for name in told})
+        for config in configs
+    ]
+    settings = MediatorSettings(
+        catalogue_url=SecretStr(catalogue_url),
+        coordination_url=SecretStr(redis_url),
+        relays="here",
+        systems=systems,
+        data_dir=jobs_dir,
+    )
+    caching = CacheSettings(sketch="redis")
+    asked = AccessSettings(authentication="required", **access)
+    container = await build(HttpSettings(), settings, caching, asked)
+    try:
+        async with idle_worker(container.mediator.workers):
+            yield await _furnish(container)
+    finally:
+        await container.stop()
+
+
+async def _furnish(container: Container) -> Guarded:
+    running = Guarded(container, unique("db"), unique("acme"), unique("globex"))
+    tenancy = container.mediator.tenancy
+    for tenant in (running.owner, running.stranger):
+        await tenancy.put_tenant(tenant, {})
+    await tenancy.own(running.owner, running.database)
+    await tenancy.own(running.stranger, unique("db"))
+    operator = await running.headers("operator", "write")
+    # Over HTTP, so that the sketch is told of the classes and lets answers be kept at once.
+    path = f"/admin/v1/schemas/{running.database}"
+    set_ = await running.admin.put(path, json={"classes": CLASSES}, headers=operator)
+    assert set_.status_code == 200, set_.text
+    for name in CLASSES:
+        path = f"/v1/{running.database}/{name}/there"
+        written = await running.data.put(path, json={"title": name}, headers=operator)
+        assert written.status_code == 201, written.text
+    return running
+
+
+def _client(app: Any) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://portolan", timeout=60)

@@ -1,0 +1,286 @@
+"""Cacheable answers: what they say, and when they say nothing (docs/protocol.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.settings.main import CacheSettings
+from mediator.model.guard import CacheKey
+from mediator.stores.port import SystemConfig
+from sketch.protocol.port import SketchUnavailable
+from sketch.protocol.wire import decode
+from tests.faults.conditions import eventually
+from tests.process.caching.cached_paper import NOWHERE, Paper, paper_on
+from tests.process.service import unique
+
+
+@pytest.fixture
+def id_() -> str:
+    return unique("a")
+
+
+async def test_a_cacheable_answer_says_who_may_keep_it_and_for_how_long(
+    paper: Paper, id_: str
+) -> None:
+    await paper.put(id_)
+    answer = await paper.get(id_)
+    headers = answer.headers
+    assert headers["cache-control"] == (
+        "public, max-age=0, s-maxage=60, must-revalidate, stale-while-revalidate=0"
+    )
+    assert headers["cdn-cache-control"] == "max-age=60"
+    end_us = int(headers["portolan-expires"])
+    assert headers["x-accel-expires"] == f"@{end_us // 1_000_000}"
+    now_us = (await paper.filter()).time_us
+    assert now_us < end_us <= now_us + 60_000_000
+    tags = headers["xkey"].split(" ")
+    assert [len(tag) for tag in tags] == [32, 32]
+    assert headers["surrogate-key"] == headers["xkey"]
+    assert headers["cache-tag"] == ",".join(tags)
+    assert headers["cache-groups"] == ", ".join(f'"{tag}"' for tag in tags)
+    assert headers["cache-status"] == "Portolan; fwd=miss; ttl=60"
+    assert "prefer" in headers["vary"].lower()
+
+
+async def test_private_answers_are_for_the_client_alone(paper: Paper, id_: str) -> None:
+    await paper.http.put(f"notes/{id_}", json={"text": "mine"})
+    headers = (await paper.http.get(f"notes/{id_}")).headers
+    assert headers["cache-control"] == "private, max-age=0, must-revalidate"
+    assert int(headers["portolan-expires"]) > 0
+    assert not headers.keys() & {"xkey", "x-accel-expires", "cdn-cache-control", "cache-groups"}
+
+
+@pytest.mark.parametrize("class_name", ["secrets", "mortals"])
+async def test_other_classes_are_revalidated_always(
+    paper: Paper, id_: str, class_name: str
+) -> None:
+    await paper.http.put(f"{class_name}/{id_}", json={})
+    headers = (await paper.http.get(f"{class_name}/{id_}")).headers
+    assert headers["cache-control"] == "no-cache"
+    assert "portolan-expires" not in headers
+
+
+async def test_other_spellings_and_wishes_are_not_kept(paper: Paper, id_: str) -> None:
+    put = await paper.put(id_)
+    assert (await paper.get(id_, "?fields=title,hits")).headers["cache-control"] == "no-store"
+    wish = f"at-least={put.headers['portolan-position']}"
+    assert "portolan-expires" not in (await paper.get(id_, prefer=wish)).headers
+    kept = await paper.get(id_, prefer="consistency=strong")
+    assert "portolan-expires" in kept.headers
+
+
+async def test_a_write_puts_what_caches_may_hold_into_the_filter(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    assert not (await paper.filter()).contains(f"articles/{id_}#main")
+    await paper.get(id_)
+    assert not (await paper.filter()).contains(f"articles/{id_}#hits")
+    await paper.inc(id_)
+    told = await paper.filter()
+    assert told.contains(f"articles/{id_}#hits")
+    assert not told.contains(f"articles/{id_}#main")
+    assert told.map["articles"] == {"hits": ("hits",), "main": ("title",)}
+
+
+async def test_a_projection_stays_cacheable_beside_a_hot_counter(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    article = await paper.get(id_, "?fields=title")
+    await paper.get(id_)
+    await paper.inc(id_)
+    told = await paper.filter()
+    assert not any(map(told.contains, [f"articles/{id_}#main"]))
+    again = await paper.get(id_, "?fields=title", if_none_match=article.headers["etag"])
+    assert again.status_code == 304
+
+
+async def test_deletion_and_rebirth_are_writes(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    await paper.get(id_)
+    await paper.http.delete(f"articles/{id_}")
+    told = await paper.filter()
+    assert told.contains(f"articles/{id_}#main")
+    assert told.contains(f"articles/{id_}#hits")
+
+
+async def test_a_current_copy_is_confirmed_without_a_store(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    await paper.get(id_)
+    await paper.inc(id_)
+    tag = (await paper.get(id_)).headers["etag"]
+
+    async def known() -> bool:
+        answer = await paper.get(id_, if_none_match=tag)
+        assert answer.status_code == 304
+        assert answer.headers["etag"] == tag
+        assert "portolan-expires" in answer.headers
+        return answer.headers["cache-status"].startswith("Portolan; hit")
+
+    await eventually(known)
+    paper.running.observed.clear()
+    assert await known()
+    told = [type(observation).__name__ for observation in paper.running.observed]
+    assert "StoreCallFinished" not in told
+    await paper.inc(id_)
+    assert (await paper.get(id_, if_none_match=tag)).status_code == 200
+
+
+async def test_nothing_is_kept_while_a_write_is_pending(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    token = await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "hits")])
+    answer = await paper.get(id_)
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    apart = await paper.get(id_, "?fields=title")
+    assert "portolan-expires" in apart.headers
+    await paper.caches.guard.end(paper.database, token, {})
+    assert "portolan-expires" in (await paper.get(id_)).headers
+
+
+async def test_a_refused_write_leaves_no_mark(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    refused = await paper.http.put(
+        f"articles/{id_}", json={"title": "Two"}, headers={"if-none-match": "*"}
+    )
+    assert refused.status_code == 412
+    assert "portolan-expires" in (await paper.get(id_)).headers
+
+
+async def test_the_filter_is_told_whole_or_by_class_in_two_forms(paper: Paper, id_: str) -> None:
+    whole = await paper.http.get("sketch")
+    assert set(decode(whole.content).map) == {"articles", "notes", "secrets", "mortals"}
+    single = await paper.http.get("sketch?class=articles")
+    assert set(decode(single.content).map) == {"articles"}
+    json = await paper.http.get("sketch?class=articles", headers={"accept": "application/json"})
+    assert json.json()["m"] == 116_800
+    assert json.headers["etag"] != single.headers["etag"]
+    tag = single.headers["etag"]
+    same = await paper.http.get("sketch?class=articles", headers={"if-none-match": tag})
+    assert same.status_code == 304
+    assert int(same.headers["portolan-sketch-time"]) > decode(single.content).time_us
+    await paper.put(id_)
+    await paper.get(id_)
+    await paper.inc(id_)
+    changed = await paper.http.get("sketch?class=articles", headers={"if-none-match": tag})
+    assert changed.status_code == 200
+    assert (await paper.http.get("sketch?class=nothing")).status_code == 404
+    assert (await paper.http.get("sketch?what=1")).status_code == 400
+
+
+async def test_a_write_that_nobody_ended_is_fenced_and_settled(
+    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig, id_: str
+) -> None:
+    settings = CacheSettings(write_lease_s=0.5)
+    async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
+        await paper.put(id_)
+        await paper.get(id_)
+        key = f"articles/{id_}#hits"
+        await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "hits")])
+
+        async def settled() -> bool:
+            return "portolan-expires" in (await paper.get(id_, "?fields=hits")).headers
+
+        assert not await settled()
+        assert (await paper.filter()).contains(key)
+        await eventually(settled)
+
+
+async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
+    system_configs: Sequence[SystemConfig], own_catalogue: str, id_: str
+) -> None:
+    async with paper_on(system_configs, own_catalogue, NOWHERE, CacheSettings()) as paper:
+        refused = await paper.http.put(f"articles/{id_}", json={"title": "One"})
+        assert refused.status_code == 503
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.json()["system"] == "the cache sketch"
+        assert (await paper.get(id_)).status_code == 404
+        assert (await paper.http.get("sketch")).status_code == 503
+        with pytest.raises(SketchUnavailable):
+            await paper.caches.sketch.report_read(paper.partition, [f"articles/{id_}#main"], 1.0)
+
+
+async def test_many_at_once_lose_nothing(paper: Paper) -> None:
+    ids = [unique("m") for _ in range(40)]
+    await asyncio.gather(*map(paper.put, ids))
+    await asyncio.gather(*(paper.get(one) for one in ids))
+    await asyncio.gather(*(paper.inc(one) for one in ids))
+    told = await paper.filter()
+    assert all(told.contains(f"articles/{one}#hits") for one in ids)
+    answers = await asyncio.gather(*(paper.get(one) for one in ids))
+    assert {answer.json()["hits"] for answer in answers} == {1}
+
+
+async def dated(paper: Paper, id_: str, query: str = "?max_age=2") -> int:
+    """Return the date of an answer, once the replica has looked at the sketch's clock."""
+    await paper.caches._clock_watch.look()
+    return int((await paper.get(id_, query)).headers["portolan-as-of"])
+
+
+async def test_a_dated_answer_may_be_kept_by_every_cache_for_as_long_as_was_asked(
+    paper: Paper, id_: str
+) -> None:
+    await paper.put(id_)
+    before_us = (await paper.filter()).time_us
+    await dated(paper, id_)
+    answer = await paper.get(id_, "?fields=title&max_age=2")
+    headers, date_us = answer.headers, int(answer.headers["portolan-as-of"])
+    assert headers["cache-control"].startswith("public, max-age=0, s-maxage=2, must-revalidate")
+    assert int(headers["portolan-expires"]) == date_us + 2_000_000
+    assert before_us - 1_000_000 < date_us <= (await paper.filter()).time_us
+    again = await paper.get(id_, "?fields=title&max_age=2", if_none_match=headers["etag"])
+    assert again.status_code == 304
+    assert int(again.headers["portolan-as-of"]) >= date_us
+
+
+async def test_no_filter_names_what_was_answered_with_a_date(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    await dated(paper, id_)
+    await paper.inc(id_)
+    assert not (await paper.filter()).contains(f"articles/{id_}#hits")
+
+
+async def test_an_answer_is_dated_before_the_systems_are_read(
+    paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await paper.put(id_)
+    await dated(paper, id_)
+    read, seen = paper.running.mediator.data.read, []
+
+    async def after_a_while(*asked: Any) -> Any:
+        seen.append((await paper.filter()).time_us)
+        return await read(*asked)
+
+    monkeypatch.setattr(paper.running.mediator.data, "read", after_a_while)
+    assert await dated(paper, id_) <= seen[-1]
+
+
+async def test_absence_is_dated_too(paper: Paper, id_: str) -> None:
+    await dated(paper, id_)
+    assert (await paper.get(id_, "?max_age=2")).status_code == 404
+
+
+@pytest.mark.parametrize("class_name", ["notes", "secrets", "mortals"])
+async def test_what_not_every_cache_may_keep_has_no_date(
+    paper: Paper, id_: str, class_name: str
+) -> None:
+    await paper.http.put(f"{class_name}/{id_}", json={})
+    await dated(paper, id_)
+    headers = (await paper.http.get(f"{class_name}/{id_}?max_age=2")).headers
+    assert headers["cache-control"] == "no-cache"
+    assert "portolan-as-of" not in headers
+
+
+@pytest.mark.parametrize("max_age", ["0", "3601", "-1", "1.5", "x", ""])
+async def test_how_long_an_answer_may_be_kept_is_bounded(
+    paper: Paper, id_: str, max_age: str
+) -> None:
+    answer = await paper.get(id_, f"?max_age={max_age}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == "max_age"
+
+
+async def test_writes_have_no_age(paper: Paper, id_: str) -> None:
+    answer = await paper.http.put(f"articles/{id_}?max_age=1", json={"title": "One"})
+    assert answer.status_code == 400

@@ -1,0 +1,116 @@
+"""The coherent client against the service: cached reads, and the bound on their age."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from random import Random
+from time import monotonic
+
+import httpx
+
+from sketch.client import CoherentClient, Source
+from tests.faults.conditions import eventually
+from tests.process.caching.cached_paper import Paper
+from tests.process.service import unique
+
+DELTA_S = 0.3
+
+
+def client(paper: Paper, delta_s: float = DELTA_S) -> CoherentClient:
+    transport = httpx.ASGITransport(paper.api)
+    return CoherentClient("http://test", paper.database, delta_s=delta_s, transport=transport)
+
+
+async def hits(own: CoherentClient, id_: str) -> int:
+    value = (await own.get("articles", id_)).value
+    assert value is not None
+    return int(value["hits"])
+
+
+async def test_what_was_read_is_read_again_without_a_request(paper: Paper) -> None:
+    id_ = unique("a")
+    await paper.put(id_)
+    async with client(paper, 30.0) as own:
+        first = await own.get("articles", id_)
+        again = await own.get("articles", id_)
+        assert (first.source, again.source) == (Source.ORIGIN, Source.OWN)
+        assert again.value == first.value == {"id": id_, "title": "One", "hits": 0}
+        found = await own.get("articles", id_, fields=["title"])
+        assert found.value == {"id": id_, "title": "One"}
+
+
+async def test_what_somebody_else_wrote_is_seen_within_the_bound(paper: Paper) -> None:
+    id_ = unique("a")
+    await paper.put(id_)
+    async with client(paper) as own:
+        assert (await own.get("articles", id_)).source is Source.ORIGIN
+
+        async def from_its_own_cache() -> bool:
+            return (await own.get("articles", id_)).source is Source.OWN
+
+        await eventually(from_its_own_cache)
+        await paper.inc(id_)
+
+        async def seen() -> bool:
+            return await hits(own, id_) == 1
+
+        await eventually(seen)
+        assert own.statistics.hits
+
+
+async def test_a_client_sees_its_own_writes_at_once(paper: Paper) -> None:
+    id_ = unique("a")
+    async with client(paper, 30.0) as own:
+        await own.put("articles", id_, {"title": "One"})
+        for number in range(5):
+            assert await hits(own, id_) == number
+            await own.patch("articles", id_, {"hits": {"inc": 1}}, form="update")
+        await own.delete("articles", id_)
+        assert (await own.get("articles", id_, missing_ok=True)).value is None
+
+
+@dataclass
+class History:
+    """What was acknowledged of each counter, and what was seen: when, and which count."""
+
+    known: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
+    reads: int = 0
+
+    def learn(self, id_: str, count: int) -> None:
+        self.known.setdefault(id_, []).append((monotonic(), count))
+
+    def judge(self, id_: str, asked: float, count: int) -> None:
+        self.reads += 1
+        due = [c for at, c in self.known.get(id_, ()) if at < asked - DELTA_S]
+        if due and max(due) > count:
+            self.late.append(f"{id_}: {count} instead of {max(due)}")
+
+
+async def test_no_read_is_older_than_the_bound(paper: Paper) -> None:
+    ids = [unique("c") for _ in range(5)]
+    await asyncio.gather(*map(paper.put, ids))
+    history = History()
+
+    async def work(own: CoherentClient, draw: Random) -> None:
+        for _ in range(250):
+            id_ = draw.choice(ids)
+            if draw.random() < 0.05:
+                written = await own.patch("articles", id_, {"hits": {"inc": 1}}, form="update")
+                assert written.value is not None
+                history.learn(id_, written.value["hits"])
+            else:
+                asked = monotonic()
+                seen = await hits(own, id_)
+                history.judge(id_, asked, seen)
+                history.learn(id_, seen)
+            await asyncio.sleep(0)
+
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client(paper)) for _ in range(4)]
+        await asyncio.gather(*(work(own, Random(n)) for n, own in enumerate(clients)))
+        assert sum(own.statistics.hits for own in clients)
+    assert history.late == []
+    assert history.reads > 800

@@ -1,0 +1,80 @@
+"""Reads that use what is left of a grant, on real servers: the filter covers what they hand out."""
+
+from __future__ import annotations
+
+import pytest
+
+from sketch.protocol.port import Grant, Partition
+from tests.process.caching.cached_paper import Paper
+from tests.process.service import unique
+
+
+@pytest.fixture
+def id_() -> str:
+    return unique("a")
+
+
+@pytest.fixture
+def reports(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The keys of each report that the sketch gets."""
+    told: list[tuple[str, ...]] = []
+    report = paper.caches.sketch.report_read
+
+    async def noted(partition: Partition, keys: tuple[str, ...], ttl_s: float) -> Grant:
+        told.append(tuple(keys))
+        return await report(partition, keys, ttl_s)
+
+    monkeypatch.setattr(paper.caches.sketch, "report_read", noted)
+    return told
+
+
+async def test_a_second_read_does_not_ask_the_sketch(
+    paper: Paper, id_: str, reports: list[tuple[str, ...]]
+) -> None:
+    await paper.put(id_)
+    first, again = await paper.get(id_), await paper.get(id_)
+    assert len(reports) == 1
+    assert again.headers["portolan-expires"] == first.headers["portolan-expires"]
+    assert again.headers["cache-control"].startswith("public, max-age=0, s-maxage=5")
+    assert again.headers["xkey"] == first.headers["xkey"]
+    hits = await paper.get(id_, "?fields=hits")
+    assert hits.headers["portolan-expires"] != first.headers["portolan-expires"]
+    assert len(reports) == 2
+
+
+async def test_what_is_handed_out_again_is_in_the_filter_once_it_is_overwritten(
+    paper: Paper, id_: str, reports: list[tuple[str, ...]]
+) -> None:
+    await paper.put(id_)
+    await paper.get(id_)
+    await paper.inc(id_)
+    read = await paper.get(id_)
+    assert read.json()["hits"] == 1
+    assert len(reports) == 1
+    await paper.inc(id_)
+    told = await paper.filter()
+    assert told.contains(f"articles/{id_}#hits")
+    assert told.time_us < int(read.headers["portolan-expires"])
+
+
+async def test_who_has_a_copy_is_answered_by_the_sketch(
+    paper: Paper, id_: str, reports: list[tuple[str, ...]]
+) -> None:
+    await paper.put(id_)
+    await paper.get(id_)
+    etag = (await paper.get(id_)).headers["etag"]
+    answer = await paper.get(id_, if_none_match=etag)
+    assert (answer.status_code, len(reports)) == (304, 2)
+
+
+async def test_what_may_not_be_kept_is_not_granted_again(
+    paper: Paper, id_: str, reports: list[tuple[str, ...]]
+) -> None:
+    await paper.put(id_)
+    sketch = paper.caches.sketch
+    token = "held"
+    await sketch.begin(paper.partition, [f"articles/{id_}#main"], token)
+    assert (await paper.get(id_)).headers["cache-control"] == "no-store"
+    await sketch.end(paper.partition, token, {})
+    assert (await paper.get(id_)).headers["cache-control"].startswith("public")
+    assert len(reports) == 2

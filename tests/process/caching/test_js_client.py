@@ -1,0 +1,245 @@
+"""The JavaScript client: in Node, and in Chromium against a real origin."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, async_playwright
+
+from tests.process.caching.coherent_origin import (
+    Door,
+    Origin,
+    Reply,
+    SharedCache,
+    VirtualTime,
+    send_reply,
+    served,
+)
+
+TESTS = Path(__file__).parent / "js"
+CLIENT = Path(__file__).parents[3] / "sketch" / "js" / "portolan.mjs"
+CHROMIUM = shutil.which("chromium")
+NODE = shutil.which("node")
+PAGE = Path(__file__).parents[3] / "docs" / "caching-clients.md"
+LARGEST = 6 * 1024
+
+
+@pytest.mark.skipif(NODE is None, reason="Node is not installed")
+async def test_in_node() -> None:
+    assert NODE is not None
+    node = await asyncio.create_subprocess_exec(
+        NODE,
+        "--test",
+        *map(str, sorted(TESTS.glob("*.test.mjs"))),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await node.communicate()
+    assert node.returncode == 0, output.decode()
+
+
+def test_it_is_small_on_its_way() -> None:
+    """As it ships, with comments and types, and compressed as any server sends it."""
+    assert len(gzip.compress(CLIENT.read_bytes(), 9)) < LARGEST
+
+
+def test_it_depends_on_nothing() -> None:
+    assert "import " not in CLIENT.read_text()
+
+
+class Site:
+    """A page, the module, and behind a cache the origin.
+
+    Attributes:
+        seen: The header fields of the reads that the browser sent.
+    """
+
+    def __init__(self, cache: SharedCache) -> None:
+        self.cache = cache
+        self.seen: list[dict[str, str]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope["path"]
+        if path.endswith("/a1"):
+            self.seen.append({name.decode(): value.decode() for name, value in scope["headers"]})
+        if path.startswith("/v1/"):
+            await self.cache(scope, receive, send)
+        elif path == "/portolan.mjs":
+            headers = {"content-type": "text/javascript"}
+            await send_reply(Reply(200, CLIENT.read_bytes(), headers), send)
+        else:
+            headers = {"content-type": "text/html"}
+            await send_reply(Reply(200, b"<!doctype html><title>t</title>", headers), send)
+
+
+@pytest.fixture(scope="module")
+async def door() -> AsyncIterator[Door]:
+    door = Door()
+    async with served(door) as door.url:
+        yield door
+
+
+@pytest.fixture(scope="module")
+async def page(door: Door) -> AsyncIterator[Page]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield await browser.new_page()
+        await browser.close()
+
+
+@pytest.fixture
+def site(door: Door) -> Site:
+    site = Site(SharedCache(Origin(VirtualTime())))
+    door.app = site
+    return site
+
+
+@pytest.fixture
+async def origin(page: Page, door: Door, site: Site) -> Origin:
+    """The origin, once a page has a client for it."""
+    origin = site.cache.origin
+    origin.objects["articles", "a1"] = {"title": "old", "text": "t", "hits": 1}
+    await page.goto(door.url)
+    await page.evaluate(
+        """async () => {
+          const { connect } = await import("/portolan.mjs");
+          globalThis.time = 100;
+          globalThis.client = await connect(location.origin, "news",
+            { deltaS: 10, mode: "lazy", clock: () => globalThis.time });
+          globalThis.title = async (how) => {
+            const { value, source } = await client.get("articles", "a1", how);
+            return [value.title, source];
+          };
+        }"""
+    )
+    return origin
+
+
+async def title(page: Page, how: str = "{}") -> list[str]:
+    answer: list[str] = await page.evaluate(f"title({how})")
+    return answer
+
+
+async def test_in_chromium_a_copy_is_reused_without_a_request(page: Page, origin: Origin) -> None:
+    assert await title(page) == ["old", "origin"]
+    assert await title(page) == ["old", "own"]
+    assert len(origin.asked()) == 1
+
+
+async def test_in_chromium_plain_requests_may_be_answered_by_caches(
+    page: Page, origin: Origin, site: Site
+) -> None:
+    """The browser adds nothing that would make caches ask the origin, but for its own tag."""
+    await title(page)
+    origin.time.advance(61)
+    await page.evaluate("globalThis.time += 61; client.refreshFilter()")
+    assert await title(page) == ["old", "origin"]
+    assert len(site.seen) == 2
+    for headers in site.seen:
+        assert "cache-control" not in headers
+        assert "pragma" not in headers
+    assert site.seen[1]["if-none-match"] == origin.tag("articles", "a1")
+
+
+async def test_in_chromium_a_key_in_the_filter_is_revalidated_at_the_origin(
+    page: Page, origin: Origin, site: Site
+) -> None:
+    await title(page)
+    await origin.write("articles", "a1", {"title": "new"})
+    assert await title(page) == ["old", "own"]
+    await page.evaluate("client.refreshFilter()")
+    assert await title(page) == ["new", "origin"]
+    assert origin.asked()[-1].forced
+    await page.evaluate("client.refreshFilter()")
+    assert await title(page) == ["new", "origin"]
+    assert site.seen[-1]["if-none-match"] == origin.tag("articles", "a1")
+    assert await title(page, "{refresh: true}") == ["new", "origin"]
+    assert [each.get("cache-control") for each in site.seen] == [None, *["no-cache"] * 3]
+
+
+async def test_in_chromium_the_browsers_own_cache_never_answers_for_the_origin(
+    page: Page, origin: Origin
+) -> None:
+    """Even an answer that the browser may keep by itself is passed by when the filter names it."""
+    origin.extra = {"cache-control": "public, max-age=60, s-maxage=60"}
+    await title(page)
+    await origin.write("articles", "a1", {"title": "new"})
+    await page.evaluate("client.refreshFilter()")
+    assert await title(page) == ["new", "origin"]
+
+
+async def test_in_chromium_filters_are_renewed_by_their_tag(page: Page, origin: Origin) -> None:
+    await page.evaluate("client.refreshFilter()")
+    assert [each.status for each in origin.filters()] == [200, 304]
+
+
+async def test_in_chromium_own_writes_are_seen(page: Page, origin: Origin) -> None:
+    await title(page)
+    etag = await page.evaluate(
+        """client.put("articles", "a1", {title: "mine", text: "", hits: 1})
+          .then(({etag}) => etag)"""
+    )
+    assert etag == origin.tag("articles", "a1")
+    assert await title(page) == ["mine", "origin"]
+    refused = await page.evaluate(
+        """client.patch("articles", "a1", {title: "no"}, {ifMatch: '"x"'})
+          .catch(({status, kind}) => [status, kind])"""
+    )
+    assert refused == [412, "precondition-failed"]
+
+
+async def test_in_chromium_what_a_write_answers_is_read_without_a_request(
+    page: Page, origin: Origin, site: Site
+) -> None:
+    origin.shows_whole = True
+    await page.evaluate("""client.patch("articles", "a1", {title: "mine"})""")
+    assert await title(page) == ["mine", "own"]
+    assert not origin.asked()
+    await page.evaluate("globalThis.time += 10.1")
+    assert await title(page) == ["mine", "origin"]
+    assert site.seen[-1]["if-none-match"] == origin.tag("articles", "a1")
+
+
+async def test_in_chromium_time_passes_by_its_own_clock(page: Page, origin: Origin) -> None:
+    assert (
+        await page.evaluate(
+            """async () => {
+          const { connect } = await import("/portolan.mjs");
+          const other = await connect(location.origin, "news", { deltaS: 60 });
+          await other.get("articles", "a1");
+          const { source } = await other.get("articles", "a1");
+          other.close();
+          return source;
+        }"""
+        )
+        == "own"
+    )
+
+
+async def test_the_page_shows_it_in_ten_lines(page: Page, origin: Origin) -> None:
+    printed = re.search(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert printed is not None
+    text = printed[1]
+    assert len([line for line in text.splitlines() if line]) <= 10
+    text = text.replace('import { connect } from "./portolan.mjs"', "").replace(
+        '"https://cache.example"', "location.origin"
+    )
+    told = await page.evaluate(
+        f"""(async () => {{
+          const connect = (await import("/portolan.mjs")).connect;
+          {text}
+          return [again.source, changed.value.title, exact.value.title, teaser.value];
+        }})()"""
+    )
+    assert told == ["own", "New", "New", {"id": "a1", "title": "New"}]

@@ -1,0 +1,161 @@
+"""`portolan prove-coherence` on a running service: behind Varnish, and behind caches that lie."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from app.commands.coherence_proof import Incoherent, Proof
+from benchmarks.harness.varnish import Varnish, varnish
+from mediator.stores.port import SystemConfig
+from tests.faults.service import Service
+from tests.process.caching.coherent_origin import Reply, send_reply, served
+from tests.process.service import scratch_catalogue
+
+TOKEN = "a-token-for-purges"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A service, the Varnish that it purges, and one that it knows nothing of."""
+
+    service: Service
+    purged: Varnish
+    unknown: Varnish
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+async def installed(
+    system_configs: Sequence[SystemConfig],
+    postgresql_config: SystemConfig,
+    redis_config: SystemConfig,
+) -> AsyncIterator[Installation]:
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    async with (
+        scratch_catalogue(postgresql_config) as catalogue,
+        varnish(origin, tags="ban", token=TOKEN) as purged,
+        varnish(origin, tags="ban", token=TOKEN) as unknown,
+    ):
+        target = {"name": "varnish-0", "kind": "varnish", "at": purged.url, "token": TOKEN}
+        service = Service.on(
+            system_configs,
+            catalogue,
+            redis_config.url,
+            purge=orjson.dumps([target]).decode(),
+        )
+        service._ports = (str(port), "0")
+        async with service.running():
+            yield Installation(service, purged, unknown)
+
+
+async def test_the_command_proves_it_step_by_step(installed: Installation) -> None:
+    command = ("-c", "from app.cli import main; main()", "prove-coherence", installed.purged.url)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *command, "--admin", installed.service.admin, "--cached"),
+        stdout=PIPE,
+        stderr=STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    assert output.decode().splitlines() == [
+        "a scratch database was made",
+        "every replica knows the database",
+        "written",
+        "what was written may be cached",
+        "the cache in front answers it",
+        "written again: the filter names it",
+        "the purge arrived: the cache forgot it",
+        "a client that held it revalidated it, and saw the write",
+        "what is unchanged is answered 304",
+        "Proven.",
+    ]
+
+
+async def test_it_is_proven_without_a_cache_too(installed: Installation) -> None:
+    told: list[str] = []
+    await proof(installed, installed.service.data, told=told).run()
+    assert told[-1] == "what is unchanged is answered 304"
+
+
+async def test_a_cache_that_is_not_purged_is_found(installed: Installation) -> None:
+    unpurged = proof(installed, installed.unknown.url, cached=True, within_s=15.0)
+    with pytest.raises(Incoherent, match="Not within 15 seconds: the purge arrived"):
+        await unpurged.run()
+    async with httpx.AsyncClient() as http:
+        left = await http.get(f"{installed.service.admin}/admin/v1/schemas")
+    assert [each for each in left.json()["items"] if "proof" in each["database"]] == []
+
+
+@pytest.mark.parametrize(
+    ("frozen", "seen"),
+    [
+        ("/sketch", "the filter names it after the write was False, not True"),
+        ("/proofs/it", "after the write was .*first"),
+    ],
+)
+async def test_a_cache_that_lies_is_found(installed: Installation, frozen: str, seen: str) -> None:
+    async with (
+        httpx.AsyncClient(base_url=installed.service.data) as origin,
+        served(Frozen(origin, frozen)) as lying,
+    ):
+        with pytest.raises(Incoherent, match=f"(?i){seen}"):
+            await proof(installed, lying).run()
+
+
+async def test_a_service_that_is_not_there_is_no_traceback(installed: Installation) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(Incoherent, match="A request failed"):
+        await proof(installed, nowhere).run()
+
+
+def proof(
+    installed: Installation,
+    url: str,
+    *,
+    cached: bool = False,
+    told: list[str] | None = None,
+    within_s: float = 60.0,
+) -> Proof:
+    tell = (told if told is not None else []).append
+    return Proof(url, installed.service.admin, cached, tell, within_s)
+
+
+@dataclass
+class Frozen:
+    """A cache that gives what it was given first for some path, whatever it is asked for."""
+
+    origin: httpx.AsyncClient
+    suffix: str
+    kept: dict[str, Reply] = field(default_factory=dict)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        target = scope["path"]
+        if scope["method"] == "GET" and target in self.kept:
+            await send_reply(self.kept[target], send)
+            return
+        body = (await receive())["body"]
+        headers = [(k, v) for k, v in scope["headers"] if not re.match(rb"host|content-len", k)]
+        sent = self.origin.build_request(scope["method"], target, content=body, headers=headers)
+        answer = await self.origin.send(sent)
+        reply = Reply(answer.status_code, answer.content, dict(answer.headers))
+        for stripped in ("content-length", "content-encoding"):
+            reply.headers.pop(stripped, None)
+        if scope["method"] == "GET" and target.endswith(self.suffix) and answer.is_success:
+            self.kept[target] = reply
+        await send_reply(reply, send)

@@ -1,0 +1,390 @@
+"""Cached results of queries: what is kept, and what a write takes back (docs/query-caching.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from app.coherence.uncovered_queries import MOST_UNCOVERED
+from app.settings.main import CacheSettings
+from mediator.base.errors import Unavailable
+from mediator.model.guard import CacheKey
+from mediator.stores.port import SystemConfig
+from sketch.client import CoherentClient, Source
+from sketch.protocol.port import Grant, Partition
+from sketch.protocol.queries import canonical_query, key_of_query
+from tests.faults.conditions import eventually
+from tests.process.caching.cached_paper import UPDATE, Paper, paper_on
+from tests.process.service import unique
+
+Step = Callable[[], Awaitable[object]]
+
+
+@pytest.fixture
+def word() -> str:
+    return unique("w")
+
+
+async def ask(paper: Paper, name: str = "articles", **parameters: str) -> httpx.Response:
+    answer = await paper.http.get(f"{name}?{canonical_query(parameters.items())}")
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+async def kept(paper: Paper, name: str = "articles", **parameters: str) -> httpx.Response:
+    """Ask, with an answer that caches may keep, and that no write has outdated yet."""
+    answer = await ask(paper, name, **parameters)
+    assert "portolan-expires" in answer.headers, answer.headers
+    return answer
+
+
+async def outdated(paper: Paper, name: str = "articles", **parameters: str) -> bool:
+    """Tell whether copies of a result are in the filter."""
+    key = key_of_query(name, canonical_query(parameters.items()))
+    return (await paper.filter()).contains(key)
+
+
+def ids(answer: httpx.Response) -> list[str]:
+    return [item["id"] for item in answer.json()["items"]]
+
+
+async def note(paper: Paper, text: str, id_: str = "") -> str:
+    id_ = id_ or unique("n")
+    answer = await paper.http.put(f"notes/{id_}", json={"text": text})
+    assert answer.is_success, answer.text
+    return id_
+
+
+async def test_an_answer_says_who_may_keep_it_and_for_how_long(paper: Paper, word: str) -> None:
+    id_ = unique("a")
+    await paper.put(id_, title=word)
+    answer = await kept(paper, title=word)
+    assert ids(answer) == [id_]
+    assert "s-maxage=60" in answer.headers["cache-control"]
+    assert len(answer.headers["xkey"]) == 32
+    again = await paper.http.get(
+        f"articles?title={word}", headers={"if-none-match": answer.headers["etag"]}
+    )
+    assert again.status_code == 304
+    assert "portolan-expires" in again.headers
+    await paper.put(unique("a"), title=word)
+    changed = await ask(paper, title=word)
+    assert changed.headers["etag"] != answer.headers["etag"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "title=b&hits=1",
+        "title=%62",
+        "title=a+b",
+        "title=a&explain=true",
+        "title=a&fields=title,hits",
+        "title=" + "a" * 1_000,
+    ],
+)
+async def test_other_spellings_are_answered_but_not_kept(paper: Paper, query: str) -> None:
+    answer = await paper.http.get(f"articles?{query}")
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] in ("no-store", "no-cache")
+    assert "portolan-expires" not in answer.headers
+
+
+async def test_what_else_is_not_kept(paper: Paper) -> None:
+    post = await paper.http.post("articles/query", json={})
+    assert post.headers["cache-control"] == "no-store"
+    assert "etag" not in post.headers
+    for name in ("mortals", "secrets"):
+        assert "portolan-expires" not in (await ask(paper, name)).headers
+    assert (await kept(paper, "notes")).headers["cache-control"].startswith("private")
+    by_ids = await paper.http.get("articles?ids=a,b")
+    assert "portolan-expires" not in by_ids.headers
+
+
+async def test_of_queries_that_no_value_leads_to_a_few_are_kept(paper: Paper, word: str) -> None:
+    uncovered = [
+        await ask(paper, "notes", **{"text.like": f"%{word}{n}%"})
+        for n in range(MOST_UNCOVERED + 1)
+    ]
+    assert "portolan-expires" in uncovered[0].headers
+    assert "portolan-expires" not in uncovered[-1].headers
+    assert {answer.status_code for answer in uncovered} == {200}
+    await kept(paper, "notes", **{"text.like": f"%{word}0%"})
+    for n in range(MOST_UNCOVERED + 1):
+        await kept(paper, "notes", **{"text.like": f"{word}{n}%"})
+
+
+async def test_an_object_list_is_taken_back_by_what_it_shows(paper: Paper, word: str) -> None:
+    id_ = unique("a")
+    await paper.put(id_, title=word)
+    await kept(paper, title=word)
+    await kept(paper, title=word, fields="title")
+    await paper.inc(id_)
+    assert await outdated(paper, title=word)
+    assert not await outdated(paper, title=word, fields="title")
+
+
+async def test_an_id_list_is_taken_back_by_what_enters_leaves_or_moves(
+    paper: Paper, word: str
+) -> None:
+    id_ = unique("a")
+    await paper.put(id_, title=word)
+    listed = await kept(paper, title=word, fields="id")
+    assert listed.json()["items"] == [{"id": id_}]
+    await kept(paper, title=word, fields="id", order="-hits")
+    await paper.inc(id_)
+    assert not await outdated(paper, title=word, fields="id")
+    assert await outdated(paper, title=word, fields="id", order="-hits")
+    await paper.put(unique("a"), title=word)
+    assert await outdated(paper, title=word, fields="id")
+
+
+async def _put(paper: Paper, id_: str, text: str) -> None:
+    await note(paper, text, id_)
+
+
+async def _patch(paper: Paper, id_: str, text: str) -> None:
+    body = {"text": text}
+    answer = await paper.http.patch(
+        f"notes/{id_}", json=body, headers={"content-type": "application/merge-patch+json"}
+    )
+    assert answer.is_success, answer.text
+
+
+async def _update(paper: Paper, id_: str, text: str) -> None:
+    body = {"text": {"set": text}}
+    answer = await paper.http.patch(f"notes/{id_}", json=body, headers=UPDATE)
+    assert answer.is_success, answer.text
+
+
+@pytest.mark.parametrize("write", [_put, _patch, _update])
+async def test_only_results_that_an_object_enters_or_leaves_are_taken_back(
+    paper: Paper, word: str, write: Callable[[Paper, str, str], Awaitable[None]]
+) -> None:
+    id_ = await note(paper, f"{word}1")
+    texts = [f"{word}{number}" for number in range(4)]
+    for text in texts:
+        await kept(paper, "notes", text=text)
+    await note(paper, f"{word}9")  # lets the replica learn of the queries
+    await write(paper, id_, f"{word}2")
+    taken = [text for text in texts if await outdated(paper, "notes", text=text)]
+    assert taken == texts[1:3]
+
+
+async def test_creation_and_deletion_take_results_back(paper: Paper, word: str) -> None:
+    first = await note(paper, word)
+    await kept(paper, "notes", text=word)
+    await kept(paper, "notes", **{"text.like": f"{word}%"})
+    await kept(paper, "notes", **{"text.like": f"{word}!%"})
+    await note(paper, f"{word}x")
+    assert not await outdated(paper, "notes", text=word)
+    assert await outdated(paper, "notes", **{"text.like": f"{word}%"})
+    await paper.http.delete(f"notes/{first}")
+    assert await outdated(paper, "notes", text=word)
+    assert not await outdated(paper, "notes", **{"text.like": f"{word}!%"})
+
+
+async def test_imports_and_lists_take_results_back(paper: Paper, word: str) -> None:
+    await kept(paper, "notes", text=word)
+    created = await paper.http.post("notes", json=[{"text": word}, {"text": "other"}])
+    assert created.is_success, created.text
+    assert await outdated(paper, "notes", text=word)
+    await kept(paper, "notes", text=f"{word}b")
+    operation = {"op": "put", "class": "notes", "id": unique("n"), "body": {"text": f"{word}b"}}
+    done = await paper.http.post("batch", json={"operations": [operation]})
+    assert done.is_success, done.text
+    assert await outdated(paper, "notes", text=f"{word}b"), done.text
+    await kept(paper, "notes", text=f"{word}i")
+    lines = f'{{"id": "{unique("n")}", "text": "{word}i"}}\n'
+    imported = await paper.http.post(
+        "notes/import", content=lines, headers={"content-type": "application/x-ndjson"}
+    )
+    assert imported.is_success, imported.text
+    assert await outdated(paper, "notes", text=f"{word}i")
+
+
+async def test_another_replica_takes_back_what_this_one_handed_out(
+    paper: Paper, other: Paper, word: str
+) -> None:
+    id_ = unique("a")
+    await paper.put(id_, title=word)
+    await kept(paper, title=word)
+    await other.inc(id_)
+    assert await outdated(paper, title=word)
+    assert (await ask(paper, title=word)).json()["items"][0]["hits"] == 1
+
+
+def once(step: Step) -> Step:
+    """Return a step that is taken the first time only."""
+    waiting = [step]
+
+    async def taken() -> None:
+        while waiting:
+            await waiting.pop()()
+
+    return taken
+
+
+async def test_a_query_that_is_registered_during_a_write_is_not_missed(
+    paper: Paper, other: Paper, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer has learned what is registered; a reader registers and reads; the write lands."""
+    id_ = await note(paper, "before")
+    register = once(lambda: kept(paper, "notes", text=word))
+    registered = other.caches.sketch.registrations
+
+    async def learned_then_outrun(partition: Partition, since: int) -> Any:
+        told = await registered(partition, since)
+        await register()
+        return told
+
+    monkeypatch.setattr(other.caches.sketch, "registrations", learned_then_outrun)
+    await note(other, word, id_)
+    assert await outdated(paper, "notes", text=word)
+
+
+async def test_a_result_is_registered_before_it_is_read(
+    paper: Paper, other: Paper, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole write comes just before the registration: it must be in the answer."""
+    write = once(lambda: note(other, word))
+    report = paper.caches.sketch.report_query
+
+    async def overtaken(partition: Partition, key: str, ttl_s: float, schema: str) -> Grant:
+        await write()
+        return await report(partition, key, ttl_s, schema)
+
+    monkeypatch.setattr(paper.caches.sketch, "report_query", overtaken)
+    answer = await kept(paper, "notes", text=word)
+    assert ids(answer) or await outdated(paper, "notes", text=word)
+
+
+async def test_what_was_read_before_a_write_counts_only_if_nobody_else_wrote(
+    paper: Paper, other: Paper, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer has read the object; another one moves it into a result, which is cached."""
+    id_ = await note(paper, f"{word}1")
+    await kept(paper, "notes", text=f"{word}9")
+    await note(other, "any")  # it knows of a query now, and will look
+
+    async def move() -> None:
+        await note(paper, f"{word}2", id_)
+        assert ids(await kept(paper, "notes", text=f"{word}2")) == [id_]
+        assert not await outdated(paper, "notes", text=f"{word}2")
+
+    [system] = other.running.systems_of(paper.database, "notes")
+    store = other.running.mediator._systems.get(system)
+    write, first = store.write, once(move)
+
+    async def overtaken(calls: Any, token: str) -> Any:
+        await first()
+        return await write(calls, token)
+
+    monkeypatch.setattr(store, "write", overtaken)
+    await note(other, f"{word}3", id_)
+    assert ids(await ask(paper, "notes", text=f"{word}2")) == []
+    assert await outdated(paper, "notes", text=f"{word}2")
+
+
+async def test_a_retry_of_a_write_that_nobody_ended_is_acknowledged_only_when_it_may_be(
+    paper: Paper, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await note(paper, word)
+    await kept(paper, "notes", text=word)
+    headers = {"idempotency-key": unique("key"), "content-type": "application/json"}
+
+    async def killed(*_: Any, **__: Any) -> None:
+        raise Unavailable("killed", system="the test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(paper.caches.guard, "end", killed)
+        lost = await paper.http.put(f"notes/{id_}", json={"text": "x"}, headers=headers)
+        assert lost.status_code == 503
+    assert not await outdated(paper, "notes", text=word)
+    again = await paper.http.put(f"notes/{id_}", json={"text": "x"}, headers=headers)
+    assert again.is_success
+    assert again.headers["idempotency-replayed"] == "true"
+    assert await outdated(paper, "notes", text=word)
+
+
+async def test_a_write_that_nobody_ended_takes_all_results_back(
+    system_configs: Sequence[SystemConfig],
+    own_catalogue: str,
+    redis_config: SystemConfig,
+    word: str,
+) -> None:
+    settings = CacheSettings(write_lease_s=0.5, cache_queries=1)
+    async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
+        await kept(paper, "notes", text=word)
+        beyond = await ask(paper, "notes", text="another")
+        assert "portolan-expires" not in beyond.headers
+        await paper.caches.guard.begin(paper.database, [CacheKey("notes", "a", "main")])
+
+        async def settled() -> bool:
+            return await outdated(paper, "notes", text=word)
+
+        await eventually(settled)
+        await kept(paper, "notes", text="another")
+
+
+def client(paper: Paper, delta_s: float) -> CoherentClient:
+    transport = httpx.ASGITransport(paper.api)
+    return CoherentClient("http://test", paper.database, delta_s=delta_s, transport=transport)
+
+
+async def test_a_client_reads_results_again_without_a_request(paper: Paper, word: str) -> None:
+    ids_ = [unique("a") for _ in range(2)]
+    async with client(paper, 30.0) as own:
+        for id_ in ids_:
+            await own.put("articles", id_, {"title": word, "hits": 1})
+        await own.refresh_filter()
+        asked = {"title": word, "hits.in": [1, 2], "order": "-id"}
+        results = [await own.query("articles", asked) for _ in range(2)]
+        assert [result.source for result in results] == [Source.ORIGIN, Source.OWN]
+        assert [item["id"] for item in results[1].items] == sorted(ids_, reverse=True)
+        single = [await own.query("articles", asked, one_by_one=True) for _ in range(2)]
+        assert single[1].source is Source.OWN
+        assert single[1].items == results[1].items
+        await own.delete("articles", ids_[0])
+        left = await own.query("articles", asked)
+        assert [item["id"] for item in left.items] == ids_[1:]
+
+
+async def test_a_client_sees_what_another_replica_acknowledged_within_its_bound(
+    paper: Paper, other: Paper, word: str
+) -> None:
+    id_ = await note(paper, word)
+    async with client(paper, 0.3) as own:
+
+        async def count_from_its_own_cache() -> bool:
+            result = await own.query("notes", {"text": word})
+            return result.source is Source.OWN and len(result.items) == 1
+
+        await eventually(count_from_its_own_cache)
+        await other.http.delete(f"notes/{id_}")
+        await own.refresh_filter()
+        assert (await own.query("notes", {"text": word})).items == []
+
+
+async def test_a_class_that_purges_first_purges_results_of_queries_too(
+    paper: Paper, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the write is acknowledged; one that nobody ended takes all results back."""
+    purged: list[str] = []
+
+    async def purge(partition: Partition, keys: Sequence[str]) -> None:
+        assert await outdated(paper, "notes", text=word), "it is in the filter before"
+        purged.extend(keys)
+
+    key = key_of_query("notes", canonical_query([("text", word)]))
+    monkeypatch.setattr(paper.caches.guard, "_purge_first", purge)
+    await kept(paper, "notes", text=word)
+    id_ = await note(paper, word)
+    assert purged == [f"notes/{id_}#main", key]
+    purged.clear()
+    await kept(paper, "notes", text=word)
+    await paper.caches.guard.invalidate_results(paper.database, "notes")
+    assert key in purged

@@ -1,0 +1,215 @@
+"""What a dropped database leaves behind is met by no later one of its name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from redis.asyncio import Redis
+
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from mediator.base.errors import NotFound, Unavailable
+from mediator.model.operations import Get
+from mediator.stores.port import StoreRefused, SystemConfig, Write, WriteKind
+from tests.faults.conditions import eventually
+from tests.process.operation.asgi_driver import Answer, send_raw
+from tests.process.service import (
+    Service,
+    field_on,
+    scratch_catalogue,
+    scratch_systems,
+    service,
+    unique,
+)
+
+SYSTEMS = ("redis", "postgres", "mongo")
+CLASSES: dict[str, Any] = {
+    f"on{system}": {"fields": {"title": field_on(system)}} for system in SYSTEMS
+}
+JOB = {"kind": "example.count", "spec": {}}
+
+
+@dataclass
+class Bench:
+    """A service with a feed, its data API, and a database that is dropped and made again."""
+
+    service: Service
+    api: DataApi
+    database: str
+
+    @property
+    def id(self) -> str:
+        return self.service.mediator.data.model.databases[self.database].id
+
+    async def get(self, path: str, query: str = "", **headers: str) -> Answer:
+        given = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
+        whole = f"/v1/{self.database}/{path}".encode()
+        return await send_raw(self.api, "GET", whole, query=query.encode(), headers=given)
+
+    async def make(self) -> None:
+        await self.service.mediator.control.set_schema(self.database, {"classes": CLASSES})
+
+    async def drop(self) -> None:
+        await self.service.mediator.control.delete_schema(self.database)
+
+    async def create(self, name: str, id_: str) -> None:
+        await self.service.create(self.database, name, id_, title="secret")
+
+    async def told(self) -> list[tuple[str, str]]:
+        """Return class and object of every change that the feed tells."""
+        answer = await self.get("changes", "after=beginning&limit=1000")
+        assert answer.status == 200, answer
+        return [(change["class"], change["object"]) for change in answer.json()["changes"]]
+
+    async def tells(self, id_: str) -> None:
+        """Wait until the feed tells of an object of each class."""
+
+        async def told() -> bool:
+            return {(name, id_) for name in CLASSES} <= {*await self.told()}
+
+        await eventually(told)
+
+    async def residue(self, id_: str) -> list[Write]:
+        """Return a write to each class as a replica has it that is late."""
+        classes = self.service.mediator.data.model.databases[self.database].classes
+        return [
+            Write(route.anchor, id_, WriteKind.CREATE, unique("op"), ("main",), {"title": "late"})
+            for route in classes.values()
+        ]
+
+    async def write(self, writes: list[Write]) -> None:
+        """Write as a replica does that is late; a store may know that its place is gone."""
+        for call in writes:
+            with suppress(StoreRefused):
+                await self.service.mediator._systems.get(call.fragment.system).store.write([call])
+
+
+@pytest.fixture
+async def bench(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> AsyncIterator[Bench]:
+    configs = (redis_config, postgresql_config, mongodb_config)
+    async with (
+        scratch_catalogue(postgresql_config) as catalogue,
+        scratch_systems(*configs) as scratch,
+        service(scratch, catalogue, coordination_url=redis_config.url) as running,
+    ):
+        await running.favour()
+        options = DataOptions(cursor_key=b"k" * 32)
+        subscriptions = running.mediator.changes.subscriptions
+        api = DataApi(running.mediator.data, options, running.observed.append, subscriptions)
+        made = Bench(running, api, unique("again"))
+        await made.make()
+        yield made
+
+
+async def unreachable() -> None:
+    raise Unavailable("The coordination Redis does not answer.", system="coordination")
+
+
+@pytest.mark.parametrize("is_cleared", [True, False])
+async def test_the_next_database_of_a_name_has_another_feed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_cleared: bool
+) -> None:
+    if not is_cleared:
+        monkeypatch.setattr(bench.service.mediator._clearing, "run", unreachable)
+    for name in CLASSES:
+        await bench.create(name, "old")
+    await bench.tells("old")
+    late = await bench.residue("late")
+    position = (await bench.get("changes", "after=beginning")).json()["position"]
+    before = bench.id
+    await bench.drop()
+    await bench.make()
+    assert bench.id != before
+    assert await bench.told() == []
+    for headers in ({}, {"accept": "text/event-stream"}):
+        answer = await bench.get("changes", last_event_id=position, **headers)
+        assert (answer.status, answer.json()["type"]) == (410, "/problems/gone")
+    await bench.write(late)
+    for name in CLASSES:
+        await bench.create(name, "new")
+    await bench.tells("new")
+    assert {id_ for _, id_ in await bench.told()} == {"new"}
+
+
+async def test_what_a_late_replica_writes_is_in_no_later_database(bench: Bench) -> None:
+    late = await bench.residue("late")
+    await bench.drop()
+    await bench.write(late)
+    await bench.make()
+    for name in CLASSES:
+        with pytest.raises(NotFound):
+            await bench.service.get(bench.database, name, "late")
+        assert (await bench.get(name)).json()["items"] == []
+    for call in late:
+        get = Get(bench.database, call.fragment.class_name, "late")
+        recalled = bench.service.mediator._systems.get(call.fragment.system).store
+        route = bench.service.mediator.data.model.databases[get.database].classes[get.class_name]
+        assert await recalled.recall(route.anchor, "late", call.operation) is None
+
+
+async def test_cursors_of_an_earlier_database_are_gone(bench: Bench) -> None:
+    for id_ in ("a", "b", "c"):
+        await bench.create("onredis", id_)
+    cursor = (await bench.get("onredis", "limit=1")).json()["next"]
+    assert (await bench.get("onredis", f"limit=1&after={cursor}")).status == 200
+    await bench.drop()
+    await bench.make()
+    await bench.create("onredis", "d")
+    answer = await bench.get("onredis", f"limit=1&after={cursor}")
+    assert (answer.status, answer.json()["type"]) == (410, "/problems/gone")
+
+
+async def test_runs_go_with_their_database(bench: Bench) -> None:
+    runs, queue = bench.service.mediator.runs, bench.service.mediator.queue
+    before, submitted = bench.id, []
+    for _ in range(2):
+        run, _ = await runs.submit(
+            uuid4().hex,
+            (bench.database, before),
+            JOB,
+            dry_run=False,
+            key=unique("key"),
+            fingerprint="f",
+        )
+        submitted.append(run)
+    taken = await queue.take(60.0)
+    assert taken is not None
+    await bench.drop()
+    await bench.make()
+    assert await runs.newest(bench.id, None, 10) == []
+    for run in submitted:
+        with pytest.raises(NotFound):
+            await runs.find(bench.id, run.id)
+    assert await queue.heartbeat(taken, "running", {}, 60.0) == "lost"
+    assert await queue.take(60.0) is None
+    # Whoever removes what is past its retention removes their results as well.
+    assert {run.id for run in submitted} == {*await queue.old(86_400.0, 10)}
+
+
+async def test_what_there_was_of_a_database_is_cleared(
+    bench: Bench, redis_config: SystemConfig
+) -> None:
+    mediator = bench.service.mediator
+    for name in CLASSES:
+        await bench.create(name, "old")
+    await bench.tells("old")
+    before = bench.id
+    late = await bench.residue("late")
+    await bench.drop()
+    await bench.write(late)
+    await mediator._clearing.run()
+    async with Redis.from_url(redis_config.url) as client:
+        keys = [key async for key in client.scan_iter(f"*{before}*", count=10_000)]
+        assert [key for key in keys if await client.ttl(key) < 0] == []
+    for call in late:
+        store = mediator._systems.get(call.fragment.system).store
+        await store.prepare(call.fragment)
+        assert await store.count(call.fragment) == 0
+        await store.drop(call.fragment)

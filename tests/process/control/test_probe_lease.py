@@ -1,0 +1,159 @@
+"""One staleness probe at a time among all replicas, taken over from one that has died."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Conflict, Unavailable
+from mediator.coordination.connecting import connect
+from mediator.coordination.leases import Leases
+from mediator.schema.parse import parse_schema
+from mediator.staleness_probes import ProbePlan, ProbeRequest, StalenessProbes, probe_lease
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.process.data.memory_plane import MemoryPlane, routing_model
+from tests.process.service import NOWHERE, unique
+
+LONG = ProbeRequest("news", "notes", "fresh", ProbePlan(count=1_000, rate=10.0))
+SHORT = ProbeRequest("news", "notes", "fresh", ProbePlan(count=2, rate=100.0))
+
+
+@dataclass
+class Replica:
+    """What one replica does of probes."""
+
+    plane: MemoryPlane
+    probes: StalenessProbes
+
+    async def state(self) -> str:
+        described = self.probes.describe()
+        assert described is not None
+        return str(described["state"])
+
+    async def has_ended(self) -> bool:
+        return await self.state() != "running"
+
+
+@asynccontextmanager
+async def replica(url: str) -> AsyncIterator[Replica]:
+    schema = parse_schema("news", {"classes": {"notes": {"fields": {"n": {"type": "integer"}}}}})
+    plane, redis = MemoryPlane(routing_model(1, schema)), connect(url)
+    probes = StalenessProbes(plane, SystemClock(), leases=Leases(redis))
+    try:
+        yield Replica(plane, probes)
+    finally:
+        await probes.stop()
+        await redis.aclose()
+
+
+@pytest.fixture(autouse=True)
+def own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_lease, "_NAME", unique("probe"))
+
+
+@pytest.fixture
+async def pair(redis_config: SystemConfig) -> AsyncIterator[tuple[Replica, Replica]]:
+    async with replica(redis_config.url) as one, replica(redis_config.url) as other:
+        yield one, other
+
+
+async def test_the_other_replica_waits_for_its_turn(pair: tuple[Replica, Replica]) -> None:
+    one, other = pair
+    await one.probes.start(LONG)
+    with pytest.raises(Conflict, match="Another replica"):
+        await other.probes.start(SHORT)
+    assert other.probes.describe() is None
+    await one.probes.stop()
+    for each in (other, one, other):
+        await each.probes.start(SHORT)
+        await eventually(each.has_ended)
+        assert await each.state() == "done"
+
+
+async def test_of_two_that_begin_at_once_one_does(pair: tuple[Replica, Replica]) -> None:
+    begun = await asyncio.gather(
+        *(each.probes.start(LONG) for each in (*pair, *pair)), return_exceptions=True
+    )
+    assert sorted(isinstance(each, Conflict) for each in begun) == [False, True, True, True]
+
+
+async def test_a_probe_that_is_stopped_before_it_begins_gives_its_turn_back(
+    pair: tuple[Replica, Replica],
+) -> None:
+    one, other = pair
+    await asyncio.gather(one.probes.start(LONG), one.probes.stop())
+    await one.probes.stop()
+    await other.probes.start(LONG)
+
+
+async def test_a_turn_is_taken_over_from_one_that_died(
+    pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    monkeypatch.setattr(probe_lease, "LEASE_S", 0.2)
+    monkeypatch.setattr(probe_lease, "RENEW_S", 600.0)  # as if it had stopped
+    await one.probes.start(LONG)
+
+    async def taken_over() -> bool:
+        try:
+            await other.probes.start(LONG)
+        except Conflict:
+            return False
+        return True
+
+    await eventually(taken_over)
+
+
+async def test_who_has_lost_the_turn_ends_and_clears_up(
+    pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch, redis_config: SystemConfig
+) -> None:
+    one, _ = pair
+    monkeypatch.setattr(probe_lease, "RENEW_S", 0.05)
+    await one.probes.start(LONG)
+
+    async def there() -> bool:
+        return any(one.plane.objects.values())
+
+    await eventually(there)
+    redis = connect(redis_config.url)
+    await redis.set(f"portolan:lease:{probe_lease._NAME}", "another", px=600)
+    await redis.aclose()
+    await eventually(one.has_ended)
+    assert await one.state() == "failed"
+    described = one.probes.describe()
+    assert described is not None
+    assert "lease" in described["report"]["reasons"][0]
+    assert not any(one.plane.objects.values())
+
+
+async def test_a_turn_is_kept_for_as_long_as_it_takes(
+    pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch, redis_config: SystemConfig
+) -> None:
+    one, other = pair
+    monkeypatch.setattr(probe_lease, "RENEW_S", 0.05)
+    await one.probes.start(LONG)
+    redis = connect(redis_config.url)
+    left: list[int] = []
+
+    async def renewed() -> bool:
+        left.append(await redis.pttl(f"portolan:lease:{probe_lease._NAME}"))
+        return left[-1] > min(left)
+
+    await eventually(renewed)
+    await redis.aclose()
+    with pytest.raises(Conflict):
+        await other.probes.start(SHORT)
+    assert not await one.has_ended()
+
+
+async def test_without_an_answer_nobody_begins() -> None:
+    async with replica(NOWHERE) as alone:
+        with pytest.raises(Unavailable):
+            await alone.probes.start(SHORT)
+        assert alone.probes.describe() is None

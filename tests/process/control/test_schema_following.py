@@ -1,0 +1,342 @@
+"""Replicas follow the catalogue by what has changed, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mediator.base.errors import NotFound, Unavailable
+from mediator.catalogue import schemas as catalogue_schemas
+from mediator.catalogue.stored_databases import Difference, Moment, Snapshot, StoredDatabase
+from mediator.control.coalescing import Coalesced
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.process.control.following import Replica, World, documented, opened_world
+from tests.process.service import scratch_catalogue
+
+MANY = 25
+
+
+@pytest.fixture(scope="module")
+async def opened(postgresql_config: SystemConfig) -> AsyncIterator[World]:
+    async with scratch_catalogue(postgresql_config) as url, opened_world(url) as world:
+        yield world
+
+
+@pytest.fixture
+async def world(opened: World) -> World:
+    await opened.restore(
+        {"epoch": [{"only": 1, "epoch": 0}], "databases": [], "schema_changes": []}
+    )
+    return opened
+
+
+async def following(world: World, count: int = 2) -> Replica:
+    """Return a replica that knows some databases."""
+    for number in range(count):
+        await world.schemas.put(documented(f"db{number}"))
+    replica = world.replica()
+    await replica.follower.look()
+    return replica
+
+
+@pytest.mark.parametrize("count", [2, MANY])
+async def test_what_has_not_changed_is_not_read(world: World, count: int) -> None:
+    replica = await following(world, count)
+    model = replica.executor.model
+    with world.counting():
+        await replica.follower.look()
+    assert (len(world.queries), world.parsed) == (1, [])
+    with world.counting():
+        await replica.follower.catch_up()
+    assert (len(world.queries), world.parsed) == (2, [])
+    assert replica.executor.model is model
+
+
+@pytest.mark.parametrize("count", [2, MANY])
+async def test_only_what_has_changed_is_read(world: World, count: int) -> None:
+    replica = await following(world, count)
+    before = dict(replica.executor.model.databases)
+    await world.schemas.put(documented("db1", 2, "notes", "more"))
+    await world.schemas.put(documented("new"))
+    with world.counting():
+        await replica.follower.look()
+    assert (len(world.queries), sorted(world.parsed)) == (4, ["db1", "new"])
+    assert "IN (" in world.queries[-1]
+    assert replica.stored == await world.stored()
+    after = replica.executor.model.databases
+    assert all(after[n] is before[n] for n in before if n != "db1")
+
+
+@pytest.mark.parametrize("count", [2, MANY])
+async def test_a_change_of_its_own_is_not_read_again(world: World, count: int) -> None:
+    replica = await following(world, count)
+    with world.counting():
+        await replica.follower.catch_up()
+        await replica.put(documented("db1", 2, "notes", "more"))
+        await replica.follower.look()
+    assert (len(world.queries), world.parsed) == (8, [])
+    assert replica.stored == await world.stored()
+
+
+@pytest.mark.parametrize("count", [2, MANY])
+async def test_what_nobody_knows_costs_one_query(world: World, count: int) -> None:
+    replica = await following(world, count)
+    for database, name in (("nobody", "notes"), ("db1", "nobody")):
+        with world.counting(), pytest.raises(NotFound):
+            await replica.executor.route(database, name)
+        assert (len(world.queries), world.parsed) == (1, [])
+
+
+async def test_many_who_ask_for_what_nobody_knows_share_a_query(world: World) -> None:
+    replica = await following(world)
+    asked = [replica.executor.route(f"nobody{n}", "notes") for n in range(100)]
+    with world.counting():
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {NotFound}
+    assert (len(world.queries), world.parsed) == (2, [])
+
+
+async def test_the_first_request_sees_what_another_replica_has_set(world: World) -> None:
+    one, other = await following(world), await following(world, 0)
+    unknown = [asyncio.create_task(one.executor.route("new", "x")) for _ in range(10)]
+    await asyncio.sleep(0)
+    await other.put(documented("new"))
+    assert (await one.executor.route("new", "notes")).schema.name == "notes"
+    await asyncio.gather(*unknown, return_exceptions=True)
+
+
+async def test_what_is_dropped_is_gone_and_may_be_set_anew(world: World) -> None:
+    replica = await following(world)
+    before = replica.executor.model.databases
+    await world.schemas.remove(documented("db0"))
+    await replica.follower.look()
+    assert replica.stored == [documented("db1")]
+    await world.schemas.put(documented("db0"))
+    await replica.follower.look()
+    assert replica.executor.model.databases["db0"] is not before["db0"]
+    await world.schemas.remove(documented("db1"))
+    await world.schemas.put(documented("db1", 1, "others"))
+    await replica.follower.look()
+    assert replica.stored == await world.stored()
+
+
+async def test_who_was_away_for_too_long_reads_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue_schemas, "NOTED", 3)
+    replica = await following(world, 5)
+    moment = (await world.schemas.snapshot()).moment
+    for version, outcome in ((2, Difference), (3, Difference), (4, Snapshot)):
+        await world.schemas.put(documented("db0", version))
+        assert type(await world.schemas.since(moment)) is outcome
+    await world.schemas.remove(documented("db3"))
+    assert len((await world.backup())["schema_changes"]) == 3
+    with world.counting():
+        await replica.follower.look()
+    assert world.parsed == ["db0"]
+    assert replica.stored == await world.stored()
+
+
+async def test_changes_of_code_that_takes_no_notes_are_seen(world: World) -> None:
+    replica = await following(world)
+    await world.put_unnoted(documented("db0", 2, "old"))
+    await replica.follower.look()
+    assert replica.stored == await world.stored()
+    await world.put_unnoted(documented("db0", 3, "older"))
+    await world.schemas.put(documented("db1", 2, "new"))
+    await replica.follower.look()
+    assert replica.stored == await world.stored()
+
+
+async def test_the_model_stays_where_a_moment_has_no_note(world: World) -> None:
+    """As in a catalogue that is empty, or was changed last by code that takes no notes."""
+    replica = world.replica()
+    for name in ("db0", "db1"):
+        model = replica.executor.model
+        await replica.follower.catch_up()
+        assert replica.executor.model is model
+        await world.put_unnoted(documented(name))
+        await replica.follower.look()
+    assert replica.stored == await world.stored()
+
+
+@pytest.mark.parametrize("changes", [0, 1, 2, 3])
+async def test_a_catalogue_that_was_restored_is_followed(world: World, changes: int) -> None:
+    """Its epoch is behind the replica's, the same, or ahead by then."""
+    replica = await following(world)
+    kept = await world.backup()
+    for version in (2, 3):
+        await world.schemas.put(documented("db0", version, "lost"))
+    await replica.follower.look()
+    await world.restore(kept)
+    for version in range(changes):
+        await world.schemas.put(documented("db1", version + 2, "kept"))
+    await replica.follower.look()
+    assert replica.stored == await world.stored()
+    await world.schemas.put(documented("later"))
+    await replica.follower.look()
+    assert replica.stored == await world.stored()
+
+
+async def test_who_is_about_to_change_something_waits_for_a_change_under_way(
+    world: World,
+) -> None:
+    replica = await following(world)
+    async with world.changing(documented("db0", 2, "theirs")):
+        await replica.follower.look()
+        assert replica.stored[0].version == 1
+        catching_up = asyncio.create_task(replica.follower.catch_up())
+        await eventually(world.somebody_waits)
+        assert not catching_up.done()
+    await catching_up
+    assert replica.stored[0].version == 2
+
+
+async def test_what_was_read_before_a_change_of_its_own_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = await following(world)
+    await world.schemas.put(documented("db0", 2, "theirs"))
+    since, own = world.schemas.since, documented("db0", 3, "own")
+
+    async def overtaken(known: Moment) -> Snapshot | Difference:
+        read = await since(known)
+        monkeypatch.undo()
+        await replica.put(own)
+        return read
+
+    monkeypatch.setattr(world.schemas, "since", overtaken)
+    await replica.follower.look()
+    assert replica.stored[0] == own
+    assert replica.stored == await world.stored()
+
+
+async def test_a_change_of_its_own_hides_no_earlier_one(world: World) -> None:
+    replica = await following(world)
+    await world.schemas.put(documented("db0", 2, "theirs"))
+    await replica.put(documented("db1", 2, "own"))
+    own = replica.executor.model.databases["db1"]
+    await replica.follower.look()
+    assert replica.stored == await world.stored()
+    assert replica.executor.model.databases["db1"] is own
+    await world.schemas.put(documented("db0", 3, "theirs"))
+    await replica.remove("db1")
+    await replica.follower.look()
+    assert replica.stored == await world.stored()
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+LOOK = st.tuples(st.just("look"), st.integers(0, 1))
+CHANGE = st.tuples(st.sampled_from(["put", "remove"]), st.integers(0, 1), NAMES, NAMES)
+UNNOTED = st.tuples(st.just("unnoted"), NAMES)
+RESTORED = st.tuples(st.sampled_from(["backup", "restore"]))
+HISTORIES = st.one_of(
+    st.lists(LOOK | CHANGE | UNNOTED, max_size=12), st.lists(LOOK | CHANGE | RESTORED, max_size=12)
+)
+
+
+class History:
+    """Two replicas that change and follow a catalogue."""
+
+    def __init__(self, world: World, kept: dict[str, list[dict[str, object]]]) -> None:
+        self._world = world
+        self._kept = kept
+        self._replicas = [world.replica(), world.replica()]
+        self._set = 0
+
+    async def look(self, who: int) -> None:
+        await self._replicas[who].follower.look()
+        assert self._replicas[who].stored == await self._world.stored()
+
+    async def put(self, who: int, name: str, between: str) -> None:
+        """Set a schema; if the names differ, another's change comes between looking and that."""
+        replica = self._replicas[who]
+        await replica.follower.catch_up()
+        if between != name:
+            await self._world.schemas.put(await self._next(between))
+        await replica.put(await self._next(name))
+
+    async def remove(self, who: int, name: str, between: str) -> None:
+        await self._replicas[who].follower.catch_up()
+        if between != name:
+            await self._world.schemas.put(await self._next(between))
+        await self._replicas[who].remove(name)
+
+    async def unnoted(self, name: str) -> None:
+        await self._world.put_unnoted(await self._next(name))
+
+    async def backup(self) -> None:
+        self._kept = await self._world.backup()
+
+    async def restore(self) -> None:
+        await self._world.restore(self._kept)
+
+    async def _next(self, name: str) -> StoredDatabase:
+        self._set += 1
+        versions = {d.name: d.version for d in await self._world.stored()}
+        return documented(name, versions.get(name, 0) + 1, f"c{self._set}")
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(history=[("put", 0, "a", "b"), ("restore",)])
+@given(history=HISTORIES)
+async def test_whatever_happened_a_look_shows_what_the_catalogue_keeps(
+    opened: World, history: list[tuple[object, ...]]
+) -> None:
+    empty: dict[str, list[dict[str, object]]]
+    empty = {"epoch": [{"only": 1, "epoch": 0}], "databases": [], "schema_changes": []}
+    await opened.restore(empty)
+    replicas = History(opened, empty)
+    for step, *arguments in history:
+        await getattr(replicas, str(step))(*arguments)
+    for who in (0, 1):
+        await replicas.look(who)
+
+
+async def test_who_asks_is_answered_by_what_begins_after() -> None:
+    begun, go_on = 0, asyncio.Event()
+
+    async def run() -> None:
+        nonlocal begun
+        begun += 1
+        await go_on.wait()
+
+    shared = Coalesced(run)
+    first = asyncio.create_task(shared())
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(shared()) for _ in range(10)]
+    await asyncio.sleep(0)
+    assert begun == 1
+    go_on.set()
+    await asyncio.gather(first, *others)
+    assert begun == 2
+
+
+async def test_a_run_that_fails_fails_for_all_who_share_it_and_a_cancelled_one_for_nobody() -> None:
+    begun, go_on = 0, asyncio.Event()
+
+    async def run() -> None:
+        nonlocal begun
+        begun += 1
+        await go_on.wait()
+        if begun == 2:
+            raise Unavailable("The catalogue does not answer.", system="catalogue")
+
+    shared = Coalesced(run)
+    first = asyncio.create_task(shared())
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(shared()) for _ in range(3)]
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    go_on.set()
+    answers = await asyncio.gather(*others, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [Unavailable] * 3
+    assert begun == 2
+    await shared()
+    assert begun == 3

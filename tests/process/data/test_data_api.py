@@ -1,0 +1,454 @@
+"""The data API, one object: representations, patches, conditions, idempotency, preferences."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import OutcomeUnknown, Unavailable
+from mediator.base.observation import RequestFinished
+from mediator.model.operations import Outcome, WriteOperation
+from tests.process.caching.newspaper import (
+    JSON_PATCH,
+    MERGE,
+    UPDATE,
+    Newspaper,
+    assert_problem,
+    newspaper,
+)
+
+
+@pytest.fixture
+async def paper() -> AsyncIterator[Newspaper]:
+    async with newspaper() as opened:
+        yield opened
+
+
+async def test_an_object_from_birth_to_death(paper: Newspaper) -> None:
+    body = {"title": "One", "tags": ["b", "a"], "price": "1.5", "body": {"x": [1, None]}}
+    created = await paper.client.put("articles/a1", json=body)
+    assert created.status_code == 201
+    assert created.json() == {**body, "id": "a1", "tags": ["a", "b"], "hits": 0}
+    read = await paper.client.get("articles/a1")
+    assert (read.status_code, read.json()) == (200, created.json())
+    assert read.headers["etag"] == created.headers["etag"]
+    assert read.headers["cache-control"] == "no-cache"
+    replaced = await paper.client.put("articles/a1", json={"id": "a1", "title": "Two"})
+    assert (replaced.status_code, replaced.json()) == (200, {"id": "a1", "title": "Two", "hits": 0})
+    assert replaced.headers["etag"] != created.headers["etag"]
+    deleted = await paper.client.delete("articles/a1")
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert deleted.headers["portolan-position"]
+    assert_problem(await paper.client.get("articles/a1"), 404, "not-found")
+    assert_problem(await paper.client.delete("articles/a1"), 404, "not-found")
+
+
+async def test_head_is_get_without_the_body(paper: Newspaper) -> None:
+    await paper.put("a1")
+    head = await paper.client.head("articles/a1")
+    get = await paper.client.get("articles/a1")
+    assert head.content == b""
+    for name in ("etag", "content-length", "content-type", "cache-control", "vary"):
+        assert head.headers[name] == get.headers[name]
+    missing = await paper.client.head("articles/none")
+    assert (missing.status_code, missing.content) == (404, b"")
+
+
+async def test_fields_are_a_resource_of_their_own(paper: Newspaper) -> None:
+    await paper.put("a1", hits=3)
+    hits = await paper.client.get("articles/a1?fields=hits")
+    assert hits.json() == {"id": "a1", "hits": 3}
+    assert hits.headers["cache-control"] == "no-cache"
+    tag = hits.headers["etag"]
+    await paper.patch("articles/a1", MERGE, {"title": "new"})
+    assert (await paper.client.get("articles/a1?fields=hits")).headers["etag"] == tag
+    other = await paper.client.get("articles/a1?fields=title,hits,title")
+    assert other.json() == {"id": "a1", "hits": 3, "title": "new"}
+    assert other.headers["cache-control"] == "no-store"
+    unknown = await paper.client.get("articles/a1?fields=hits,nope")
+    assert_problem(unknown, 400, "invalid", "fields")
+
+
+async def test_writes_to_some_fields_leave_the_others(paper: Newspaper) -> None:
+    await paper.put("a1", hits=3, price="2")
+    put = await paper.client.put("articles/a1?fields=hits,price", json={"hits": 9})
+    assert put.json() == {"id": "a1", "hits": 9}
+    assert (await paper.client.get("articles/a1")).json() == {"id": "a1", "title": "a1", "hits": 9}
+    deleted = await paper.client.delete("articles/a1?fields=hits")
+    assert deleted.status_code == 200
+    assert (await paper.client.get("articles/a1")).json() == {"id": "a1", "title": "a1"}
+    required = await paper.client.delete("articles/a1?fields=title")
+    assert_problem(required, 400, "invalid", "/title")
+    beyond = await paper.patch("articles/a1?fields=hits", UPDATE, {"title": {"set": "x"}})
+    assert_problem(beyond, 400, "invalid", "/title")
+    patch: list[dict[str, Any]] = [{"op": "add", "path": "/title", "value": "x"}]
+    revised = await paper.patch("articles/a1?fields=hits", JSON_PATCH, patch)
+    assert_problem(revised, 400, "invalid", "/title")
+    patch = [{"op": "add", "path": "/hits", "value": "5"}]
+    revised = await paper.patch("articles/a1?fields=hits", JSON_PATCH, patch)
+    assert_problem(revised, 400, "invalid", "/hits")
+    patch = [{"op": "add", "path": "/hits", "value": 5}]
+    revised = await paper.patch("articles/a1?fields=hits", JSON_PATCH, patch)
+    assert revised.json() == {"id": "a1", "hits": 5}
+    assert (await paper.client.get("articles/a1")).json()["title"] == "a1"
+
+
+@pytest.mark.parametrize(
+    ("type_", "body", "shown"),
+    [
+        (UPDATE, {"hits": {"inc": 2}, "tags": {"add_to_set": "z"}}, {"hits": 5, "tags": ["z"]}),
+        (UPDATE, {"price": {"set": "1.0"}, "body": {"unset": True}}, {"price": "1"}),
+        (MERGE, {"hits": 7, "body": None}, {"hits": 7}),
+        (MERGE, {"body": {"y": 2, "x": None}}, {"body": {"y": 2}}),
+        (JSON_PATCH, [{"op": "replace", "path": "/body/x", "value": 9}], {"body": {"x": 9}}),
+        (JSON_PATCH, [{"op": "test", "path": "/hits", "value": 3}], {"hits": 3}),
+        (JSON_PATCH, [], {}),
+    ],
+)
+async def test_patches_answer_the_fields_they_touch(
+    paper: Newspaper, type_: str, body: Any, shown: dict[str, Any]
+) -> None:
+    await paper.put("a1", hits=3, body={"x": 1})
+    answer = await paper.patch("articles/a1", type_, body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {"id": "a1", **shown}
+    read = await paper.client.get("articles/a1")
+    assert read.headers["etag"] == answer.headers["etag"]
+    assert shown.items() <= read.json().items()
+
+
+@pytest.mark.parametrize(
+    ("type_", "body", "status", "slug", "pointer"),
+    [
+        (UPDATE, {"nope": {"inc": 1}}, 400, "invalid", "/nope"),
+        (UPDATE, {"hits": {"explode": 1}}, 400, "invalid", "/hits/explode"),
+        (UPDATE, {"hits": {"inc": "1"}}, 400, "invalid", "/hits/inc"),
+        (UPDATE, {"hits": {"inc": 2**63 - 1}}, 409, "operator-refused", "/hits"),
+        (UPDATE, [], 400, "invalid", ""),
+        (MERGE, {"title": None}, 400, "invalid", "/title"),
+        (MERGE, [1], 400, "invalid", ""),
+        (JSON_PATCH, {"op": "add"}, 400, "invalid", ""),
+        (JSON_PATCH, [{"op": "test", "path": "/hits", "value": 4}], 409, "conflict", "/0/path"),
+        (JSON_PATCH, [{"op": "remove", "path": "/nope"}], 400, "invalid", "/0/path"),
+    ],
+)
+async def test_patches_that_cannot_be(
+    paper: Newspaper, type_: str, body: Any, status: int, slug: str, pointer: str
+) -> None:
+    await paper.put("a1", hits=3)
+    answer = await paper.patch("articles/a1", type_, body)
+    assert_problem(answer, status, slug, pointer)
+    assert (await paper.client.get("articles/a1")).json()["hits"] == 3
+
+
+async def test_patch_of_what_is_not_there(paper: Newspaper) -> None:
+    assert_problem(await paper.patch("articles/no", UPDATE, {}), 404, "not-found")
+
+
+async def test_media_types(paper: Newspaper) -> None:
+    await paper.put("a1")
+    answer = await paper.patch("articles/a1", "application/json", {})
+    assert_problem(answer, 415, "unsupported-media-type")
+    assert set(answer.headers["accept-patch"].split(", ")) == {UPDATE, MERGE, JSON_PATCH}
+    answer = await paper.client.put(
+        "articles/a1", content=b"{}", headers={"content-type": "text/x"}
+    )
+    assert_problem(answer, 415, "unsupported-media-type")
+    assert answer.headers["accept"] == "application/json"
+    answer = await paper.client.get("articles/a1", headers={"accept": "text/html"})
+    assert_problem(answer, 406, "not-acceptable")
+
+
+async def test_reads_on_condition(paper: Newspaper) -> None:
+    tag = (await paper.put("a1")).headers["etag"]
+    same = await paper.client.get("articles/a1", headers={"if-none-match": f'"x", W/{tag}'})
+    assert (same.status_code, same.content) == (304, b"")
+    assert same.headers["etag"] == tag
+    assert same.headers["cache-control"] == "no-cache"
+    assert same.headers["vary"] == "Accept, Prefer, Origin"
+    assert "content-type" not in same.headers
+    changed = await paper.client.get("articles/a1", headers={"if-none-match": '"x"'})
+    assert changed.status_code == 200
+    failed = await paper.client.get("articles/a1", headers={"if-match": '"x"'})
+    assert_problem(failed, 412, "precondition-failed")
+    missing = await paper.client.get("articles/none", headers={"if-match": "*"})
+    assert_problem(missing, 404, "not-found")
+    broken = await paper.client.get("articles/a1", headers={"if-match": "x"})
+    assert_problem(broken, 400, "invalid", "If-Match")
+
+
+WRITES = ["put", "patch", "delete"]
+
+
+async def _write(paper: Newspaper, method: str, id_: str, headers: dict[str, str]) -> int:
+    if method == "patch":
+        answer = await paper.patch(f"articles/{id_}", UPDATE, {"hits": {"inc": 1}}, **headers)
+    elif method == "put":
+        answer = await paper.client.put(f"articles/{id_}", json={"title": "t"}, headers=headers)
+    else:
+        answer = await paper.client.delete(f"articles/{id_}", headers=headers)
+    if not answer.is_success:
+        assert_problem(answer, answer.status_code, answer.json()["type"].rpartition("/")[2])
+    return answer.status_code
+
+
+DONE = {"put": 200, "patch": 200, "delete": 204}
+ABSENT = {"put": 201, "patch": 404, "delete": 404}
+
+
+@pytest.mark.parametrize("method", WRITES)
+@pytest.mark.parametrize(
+    ("name", "value", "there", "absent"),
+    [
+        ("if-match", "{tag}", DONE, 412),
+        ("if-match", '"j1.hits:1.main:1", {tag}', DONE, 412),
+        ("if-match", "*", DONE, 412),
+        ("if-match", '"j1.hits:1.main:1"', 412, 412),
+        ("if-match", '"j2.hits:1.main:1"', 412, 412),
+        ("if-match", "W/{tag}", 412, 412),
+        ("if-match", "{part}", 412, 412),
+        ("if-match", "{", 400, 400),
+        ("if-none-match", "*", 412, ABSENT),
+        ("if-none-match", "{tag}", 412, ABSENT),
+        ("if-none-match", "W/{tag}", 412, ABSENT),
+        ("if-none-match", '"other"', DONE, ABSENT),
+    ],
+)
+async def test_writes_on_condition(
+    paper: Newspaper, method: str, name: str, value: str, there: Any, absent: Any
+) -> None:
+    tag = (await paper.put("a1")).headers["etag"]
+    part = (await paper.client.get("articles/a1?fields=hits")).headers["etag"]
+    header = {name: value.replace("{tag}", tag).replace("{part}", part)}
+    expected = there if isinstance(there, int) else there[method]
+    assert await _write(paper, method, "a1", header) == expected
+    expected = absent if isinstance(absent, int) else absent[method]
+    assert await _write(paper, method, "none", header) == expected
+
+
+async def test_if_match_binds_the_groups_of_the_fields(paper: Newspaper) -> None:
+    await paper.put("a1")
+    tag = (await paper.client.get("articles/a1?fields=title")).headers["etag"]
+    await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}})
+    address = "articles/a1?fields=title"
+    kept = await paper.patch(address, MERGE, {"title": "x"}, if_match=tag)
+    assert kept.status_code == 200
+    assert kept.headers["etag"] != tag
+    again = await paper.patch(address, MERGE, {"title": "y"}, if_match=tag)
+    assert_problem(again, 412, "precondition-failed")
+
+
+async def test_classes_that_ask_for_if_match(paper: Newspaper) -> None:
+    created = await paper.client.put("locked/a", json={"title": "x"})
+    assert created.status_code == 201
+    tag = created.headers["etag"]
+    for answer in (
+        await paper.client.put("locked/a", json={}),
+        await paper.client.delete("locked/a"),
+        await paper.patch("locked/a", MERGE, {"title": "y"}),
+    ):
+        assert_problem(answer, 428, "precondition-required")
+    changed = await paper.patch("locked/a", MERGE, {"title": "y"}, if_match=tag)
+    assert changed.status_code == 200
+
+
+async def test_a_retry_gets_the_first_answer(paper: Newspaper) -> None:
+    await paper.put("a1")
+    headers = {"idempotency_key": '"key-1"'}
+    first = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **headers)
+    await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}})
+    again = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **headers)
+    assert (again.status_code, again.json()) == (200, first.json())
+    assert again.headers["etag"] == first.headers["etag"]
+    assert again.headers["portolan-position"] == first.headers["portolan-position"]
+    assert again.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+    assert (await paper.client.get("articles/a1")).json()["hits"] == 2
+    assert len(paper.plane.seen) == 3
+    other = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 5}}, **headers)
+    assert_problem(other, 422, "idempotency-key-reused")
+    headers["if_match"] = "*"
+    other = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **headers)
+    assert_problem(other, 422, "idempotency-key-reused")
+    broken = await paper.patch("articles/a1", UPDATE, {}, idempotency_key="a b")
+    assert_problem(broken, 400, "invalid", "Idempotency-Key")
+
+
+async def test_a_retry_is_known_though_its_condition_no_longer_holds(paper: Newspaper) -> None:
+    tag = (await paper.put("a1")).headers["etag"]
+    headers = {"if-match": tag, "idempotency-key": "k"}
+    first = await paper.client.put("articles/a1", json={"title": "x"}, headers=headers)
+    again = await paper.client.put("articles/a1", json={"title": "x"}, headers=headers)
+    assert (first.status_code, again.status_code) == (200, 200)
+    gone = [
+        await paper.client.delete("articles/a1", headers={"idempotency-key": "d"}) for _ in "12"
+    ]
+    assert [answer.status_code for answer in gone] == [204, 204]
+
+
+async def test_a_key_whose_request_still_runs(
+    paper: Newspaper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+    write = paper.plane.write
+
+    async def slow(operation: WriteOperation) -> Outcome:
+        started.set()
+        await release.wait()
+        return await write(operation)
+
+    monkeypatch.setattr(paper.plane, "write", slow)
+    headers = {"idempotency-key": "k"}
+    request = paper.client.put("articles/a1", json={"title": "x"}, headers=headers)
+    first = asyncio.create_task(request)
+    await started.wait()
+    second = await paper.client.put("articles/a1", json={"title": "x"}, headers=headers)
+    assert_problem(second, 409, "idempotency-key-in-use")
+    assert second.headers["retry-after"] == "1"
+    release.set()
+    assert (await first).status_code == 201
+
+
+async def test_preferences_on_writes(paper: Newspaper) -> None:
+    minimal = {"prefer": "return=minimal, foo"}
+    created = await paper.client.put("articles/a1", json={"title": "x"}, headers=minimal)
+    assert (created.status_code, created.content) == (201, b"")
+    assert created.headers["preference-applied"] == "return=minimal"
+    patched = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **minimal)
+    assert (patched.status_code, patched.content) == (204, b"")
+    read = await paper.client.get("articles/a1")
+    assert patched.headers["etag"] == read.headers["etag"]
+    strict = {"prefer": "handling=strict, return=some"}
+    refused = await paper.client.put("articles/a2", json={"title": "x"}, headers=strict)
+    assert_problem(refused, 400, "invalid", "Prefer")
+    assert (await paper.client.get("articles/a2")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("media_type", "change"),
+    [
+        (UPDATE, {"hits": {"inc": 1}}),
+        (UPDATE, {}),
+        (MERGE, {"title": "new", "price": None}),
+        (MERGE, {"body": {"x": None}}),
+        (JSON_PATCH, [{"op": "replace", "path": "/title", "value": "new"}]),
+        (JSON_PATCH, []),
+    ],
+    ids=["operator", "no operator", "merge", "merge within", "json", "no json"],
+)
+async def test_a_change_shows_the_whole_object_if_that_is_preferred(
+    paper: Newspaper, media_type: str, change: Any
+) -> None:
+    await paper.put("a1", hits=3, price="2", tags=["x"], body={"x": 1, "y": 2})
+    whole = {"prefer": "return=representation"}
+    patched = await paper.patch("articles/a1", media_type, change, **whole)
+    read = await paper.client.get("articles/a1")
+    assert patched.headers["preference-applied"] == "return=representation"
+    assert (patched.content, patched.headers["etag"]) == (read.content, read.headers["etag"])
+
+
+async def test_an_update_spelled_like_one_before_is_read_alike_and_others_are_not(
+    paper: Newspaper,
+) -> None:
+    await paper.put("a1", hits=1, tags=["x"])
+    for _ in range(2):
+        for change in ({"hits": {"inc": 2}}, {"tags": {"add_to_set": "y"}}):
+            assert (await paper.patch("articles/a1", UPDATE, change)).status_code == 200
+        for wrong in ({"hits": {"inc": True}}, {"hits": {"inc": 2.5}}, {"hits": {"inc": "2"}}):
+            refused = await paper.patch("articles/a1", UPDATE, wrong)
+            assert_problem(refused, 400, "invalid", "/hits/inc")
+    await paper.patch("articles/a1", UPDATE, {"body": {"set": {"x": [1]}}})
+    await paper.patch("articles/a1", UPDATE, {"body": {"set": {"x": [1]}}})
+    read = (await paper.client.get("articles/a1")).json()
+    assert (read["hits"], read["tags"], read["body"]) == (5, ["x", "y"], {"x": [1]})
+
+
+async def test_what_does_not_show_the_whole_object_does_not_say_so(paper: Newspaper) -> None:
+    await paper.put("a1", hits=3)
+    whole = {"prefer": "return=representation, handling=lenient"}
+    part = await paper.patch("articles/a1?fields=hits", UPDATE, {"hits": {"inc": 1}}, **whole)
+    assert part.json() == {"id": "a1", "hits": 4}
+    keyed = {"idempotency-key": "k"}
+    await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed)
+    again = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed, **whole)
+    assert again.headers["idempotency-replayed"] == "true"
+    for answer in (part, again):
+        assert answer.headers["preference-applied"] == "handling=lenient"
+
+
+async def test_preferences_on_reads(paper: Newspaper) -> None:
+    position = (await paper.put("a1")).headers["portolan-position"]
+    wish = f"consistency=strong, max-staleness=0.5, at-least={position}"
+    read = await paper.client.get("articles/a1", headers={"prefer": wish})
+    assert read.headers["preference-applied"] == wish
+
+
+async def test_a_store_that_does_not_answer(paper: Newspaper) -> None:
+    await paper.put("a1")
+    paper.plane.failure = Unavailable("redis does not answer", system="redis", retry_after_s=3)
+    answer = await paper.client.get("articles/a1")
+    document = assert_problem(answer, 503, "unavailable")
+    assert document["system"] == "redis"
+    assert answer.headers["retry-after"] == "3"
+    paper.plane.failure = OutcomeUnknown("redis was too slow", system="redis")
+    assert_problem(await paper.client.delete("articles/a1"), 503, "outcome-unknown")
+
+
+async def test_what_nobody_foresaw_is_told_to_the_log_only(
+    paper: Newspaper, caplog: pytest.LogCaptureFixture
+) -> None:
+    paper.plane.failure = RuntimeError("password=hunter2")
+    answer = await paper.client.get("articles/a1", headers={"x-request-id": "abc.1"})
+    document = assert_problem(answer, 500, "internal")
+    assert document["instance"] == "abc.1"
+    assert "hunter2" not in answer.text
+    assert "abc.1" in caplog.text
+    assert "hunter2" in caplog.text
+
+
+async def test_every_answer_is_timed_named_and_observed(paper: Newspaper) -> None:
+    answer = await paper.put("a1")
+    phases = [part.partition(";")[0] for part in answer.headers["server-timing"].split(", ")]
+    assert phases == ["route", "parse", "store", "respond"]
+    assert answer.headers["x-request-id"]
+    bad = await paper.client.get("articles/a1", headers={"x-request-id": "a b"})
+    assert bad.headers["x-request-id"] != "a b"
+    await paper.client.get("http://test/v2/x")
+    finished = [o for o in paper.observed if isinstance(o, RequestFinished)]
+    told = [(o.method, o.route, o.status) for o in finished]
+    template = "/v1/{database}/{class}/{id}"
+    assert told == [("PUT", template, 201), ("GET", template, 200), ("GET", "unmatched", 404)]
+
+
+async def test_cors(paper: Newspaper) -> None:
+    origin = {"origin": "https://paper.example"}
+    asked = origin | {"access-control-request-method": "PATCH"}
+    preflight = await paper.client.options("articles/a1", headers=asked)
+    assert preflight.status_code == 204
+    assert preflight.headers["access-control-allow-origin"] == origin["origin"]
+    assert "PATCH" in preflight.headers["access-control-allow-methods"]
+    assert "If-Match" in preflight.headers["access-control-allow-headers"]
+    problem = await paper.client.get("articles/none", headers=origin)
+    assert problem.headers["access-control-allow-origin"] == origin["origin"]
+    exposed = problem.headers["access-control-expose-headers"]
+    assert {"ETag", "Server-Timing", "Portolan-Position"} <= set(exposed.split(", "))
+    assert problem.headers.get_list("vary") == ["Accept, Prefer, Origin"], "nginx heeds one line"
+    foreign = await paper.client.get("articles/none", headers={"origin": "https://evil.example"})
+    assert "access-control-allow-origin" not in foreign.headers
+    for refused in (foreign, await paper.client.get("articles/none")):
+        assert refused.headers.get_list("vary") == ["Accept, Prefer, Origin"]
+
+
+async def test_options_and_methods(paper: Newspaper) -> None:
+    options = await paper.client.options("articles/a1")
+    assert options.headers["allow"] == "GET, HEAD, PUT, PATCH, DELETE, OPTIONS"
+    assert UPDATE in options.headers["accept-patch"]
+    answer = await paper.client.post("articles/a1", json={})
+    assert_problem(answer, 405, "method-not-allowed")
+    assert answer.headers["allow"] == options.headers["allow"]
+    assert_problem(await paper.client.get("batch"), 405, "method-not-allowed")
+    assert_problem(await paper.client.delete("articles/import"), 405, "method-not-allowed")
+    assert_problem(await paper.client.request("BREW", "articles"), 405, "method-not-allowed")

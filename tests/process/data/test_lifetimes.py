@@ -1,0 +1,188 @@
+"""Lives of answers in a real service: estimated by replicas that tell one another what they saw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from prometheus_client import generate_latest
+
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from app.coherence.caches import CacheEvents, Caches
+from app.coherence.estimator_updates import make_estimator
+from app.settings.main import CacheSettings
+from app.telemetry.metrics import Metrics
+from mediator.coordination.metrics_exchange import RedisExchange
+from mediator.stores.port import SystemConfig
+from sketch.protocol.port import Partition
+from sketch.ttl import Static, TtlEstimator
+from tests.process.caching.cached_paper import INC, NOWHERE, UPDATE, Paper
+from tests.process.service import service, unique
+
+LIVES = re.compile(r"s-maxage=(\d+)")
+
+
+@dataclass
+class Replica:
+    """A replica of the service on the same systems and the same sketch."""
+
+    caches: Caches
+    metrics: Metrics
+    http: httpx.AsyncClient
+
+    async def write(self, id_: str) -> None:
+        """Write through this replica: its guard sees it, and nobody else's."""
+        answer = await self.http.patch(f"articles/{id_}", content=INC, headers=UPDATE)
+        assert answer.is_success, answer.text
+
+    async def life_s(self, id_: str) -> int:
+        """Read as one who has a copy, and return for how long the answer may be kept."""
+        stale = {"if-none-match": '"j1.main:1"'}
+        answer = await self.http.get(f"articles/{id_}", headers=stale)
+        found = LIVES.search(answer.headers["cache-control"])
+        return int(found[1]) if found else 0
+
+
+@asynccontextmanager
+async def replica(
+    paper: Paper, kind: str | TtlEstimator, exchange: RedisExchange | None = None
+) -> AsyncIterator[Replica]:
+    named = {"cache_estimator": kind} if isinstance(kind, str) else {}
+    settings, metrics = CacheSettings.model_validate(named), Metrics()
+    estimator = make_estimator(settings) if isinstance(kind, str) else kind
+    tell = CacheEvents(granted=metrics.observe)
+    caches = Caches(settings, paper.caches.sketch, estimator, tell, exchange)
+    metrics.caches.count_regrets(lambda: estimator.regrets)
+    configs, catalogue = paper.running.configs, paper.running.catalogue_url
+    async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
+        mediator = running.mediator
+        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
+        await caches.updates.update_terms()
+        api = DataApi(mediator.data, DataOptions(b"k" * 32), lambda _: None, None, caches)
+        base = f"http://test/v1/{paper.database}/"
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:
+            yield Replica(caches, metrics, http)
+        await caches.stop()
+    await caches.updates.close()
+
+
+@pytest.fixture
+async def untouched(paper: Paper) -> str:
+    """An article that was written before any replica of the test began."""
+    id_ = unique("a")
+    await paper.put(id_)
+    await paper.release_leases()
+    return id_
+
+
+@pytest.fixture
+async def busy(paper: Paper) -> str:
+    id_ = unique("a")
+    await paper.put(id_)
+    await paper.release_leases()
+    return id_
+
+
+async def write_often(at: Replica, id_: str) -> None:
+    for _ in range(20):
+        await at.life_s(id_)
+        await at.write(id_)
+        await at.write(id_)
+
+
+class Noting(Static):
+    """Notes what it is told of writes: keys, and those of them that were created."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: set[str] = set()
+        self.created: set[str] = set()
+
+    def wrote(
+        self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+    ) -> None:
+        self.keys |= {*keys}
+        self.created |= {*created}
+
+
+async def test_estimators_are_told_what_was_created(paper: Paper) -> None:
+    noting, path = Noting(), f"articles/{unique('a')}"
+    async with replica(paper, noting) as one:
+        assert (await one.http.put(path, json={"title": "t"})).is_success
+        assert noting.keys == noting.created != set()
+        noting.created.clear()
+        assert (await one.http.put(path, json={"title": "u"})).is_success
+        assert not noting.created
+
+
+async def test_what_is_written_often_lives_shortly_and_what_is_never_written_longest(
+    paper: Paper, untouched: str, busy: str
+) -> None:
+    async with replica(paper, "cate") as one:
+        await write_often(one, busy)
+        assert await one.life_s(busy) < 10
+        assert await one.life_s(untouched) == 60
+
+
+async def test_the_learner_does_not_keep_what_is_mostly_written(
+    paper: Paper, untouched: str, busy: str
+) -> None:
+    async with replica(paper, "learner") as one:
+        await write_often(one, busy)
+        assert await one.life_s(busy) == 0
+
+
+async def test_static_lives_are_the_longest_whatever_happens(
+    paper: Paper, untouched: str, busy: str
+) -> None:
+    async with replica(paper, "static") as one:
+        await write_often(one, busy)
+        assert await one.life_s(busy) == await one.life_s(untouched) == 60
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_another_replica_begins_with_what_was_seen(
+    paper: Paper, untouched: str, busy: str, redis_config: SystemConfig, restarted: bool
+) -> None:
+    """It has seen no write itself; it may be one beside, or one that follows."""
+    key = unique("lifetimes")
+    exchange = RedisExchange(redis_config.url, key)
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(replica(paper, "cate", exchange))
+        await write_often(one, busy)
+        known = await one.life_s(busy)
+        await one.caches.updates.exchange()
+        if restarted:
+            await stack.aclose()
+        async with replica(paper, "cate", RedisExchange(redis_config.url, key)) as other:
+            await other.caches.updates.merge()
+            assert await other.life_s(busy) <= known + 10
+            assert await other.life_s(untouched) == 60
+        async with replica(paper, "cate") as alone:
+            assert await alone.life_s(busy) == 60
+
+
+async def test_nothing_depends_on_the_exchange(paper: Paper, busy: str) -> None:
+    async with replica(paper, "cate", RedisExchange(NOWHERE)) as one:
+        await write_often(one, busy)
+        await one.caches.updates.exchange()
+        assert await one.life_s(busy) < 10
+
+
+async def test_metrics_tell_lives_and_what_became_of_copies(paper: Paper, busy: str) -> None:
+    async with replica(paper, "cate") as one:
+        await one.life_s(busy)
+        await one.write(busy)
+        told = generate_latest(one.metrics.registry).decode()
+        labels = f'class="articles",database="{paper.database}"'
+        assert f"portolan_cache_ttl_seconds_count{{{labels}}} 1.0" in told
+        fate = f'portolan_cache_copies_total{{{labels},fate="invalidations"}}'
+        assert f"{fate} 1.0" in told
+        assert f"portolan_cache_ttl_error{{{labels}}}" in told
+        again = generate_latest(one.metrics.registry).decode()
+        assert f"{fate} 1.0" in again, "what was counted is not counted again"

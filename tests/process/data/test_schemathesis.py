@@ -1,0 +1,207 @@
+"""Schemathesis over both OpenAPI documents: no 5xx, and answers that are as documented."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.core.result import Ok
+from schemathesis.generation import GenerationMode
+from schemathesis.generation.case import Case
+from schemathesis.schemas import APIOperation, BaseSchema
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.workers import CatalogueWorkers
+from mediator.stores.port import SystemConfig
+from tests.faults.caching.wire import Connection
+from tests.faults.service import Service
+from tests.process.service import field_on
+
+BUSY = 503
+EXAMPLES = 12
+CLASSES: dict[str, Any] = {
+    "articles": {
+        "fields": {
+            "title": field_on("postgres", max_length=300),
+            "hits": field_on("redis", "integer", default=0, index=True, group="hits"),
+            "extra": field_on("postgres", "document"),
+        }
+    },
+    "notes": {
+        "fields": {"text": field_on("mongo"), "tags": field_on("mongo", "set", items="string")}
+    },
+    "sessions": {"fields": {"user": field_on("redis"), "seen": field_on("redis", "timestamp")}},
+}
+BODIES: Final[Mapping[str, st.SearchStrategy[Any]]] = {
+    "articles": st.fixed_dictionaries(
+        {"title": st.text(max_size=20)},
+        optional={
+            "hits": st.integers(-(2**63), 2**63 - 1),
+            "extra": st.dictionaries(
+                st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False)
+            ),
+        },
+    ),
+    "notes": st.fixed_dictionaries(
+        {"text": st.text(max_size=20)},
+        optional={"tags": st.lists(st.text(max_size=3), unique=True, max_size=3)},
+    ),
+    "sessions": st.fixed_dictionaries(
+        {"user": st.text(max_size=20)},
+        optional={"seen": st.datetimes().map(lambda t: f"{t.isoformat()}Z")},
+    ),
+}
+AIMS: Final[Sequence[Mapping[str, str]]] = (
+    {},
+    *({"database": "shop", "class": name, "id": "there"} for name in CLASSES),
+    {"database": "shop", "class_name": "articles", "field": "hits", "name": "redis"},
+)
+"""Where requests go: anywhere, or to what is there."""
+CHECKS: Final = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+SLOW: Final = frozenset(
+    {
+        "POST /admin/v1/systems/{name}/calibration",
+        "POST /admin/v1/systems",
+        "GET /v1/{database}/changes",
+    }
+)
+"""They measure a system each time, or wait for something to happen (see `test_changes_api`)."""
+
+Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
+
+
+@schemathesis.serializer("application/x-ndjson")
+def ndjson(_: schemathesis.SerializationContext, value: Any) -> bytes:
+    """Send what is generated for a stream of lines as it is."""
+    return (value if isinstance(value, str) else json.dumps(value)).encode(errors="surrogatepass")
+
+
+@pytest.fixture(scope="module")
+async def service(
+    system_configs: Sequence[SystemConfig], catalogue_url: str, redis_config: SystemConfig
+) -> AsyncIterator[Service]:
+    """A service beside the mediator of the run, so that systems are examined only once."""
+    sketch = {"sketch": "redis", "sketch_url": redis_config.url}
+    async with Service.on(system_configs, catalogue_url, **sketch).running() as running:
+        await running.favour()
+        yield running
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+async def test_data_api(service: Service, mode: GenerationMode, catalogue_url: str) -> None:
+    await furnish(service)
+    await hire(catalogue_url)
+    await asyncio.to_thread(examine, service.data, mode)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+async def test_admin_api(service: Service, mode: GenerationMode) -> None:
+    await furnish(service)
+    await asyncio.to_thread(examine, service.admin, mode)
+
+
+async def furnish(service: Service) -> None:
+    """Set a schema, and put an object of each class."""
+    await service.put_schema("shop", CLASSES)
+    async with Connection(service.data) as http:
+        for class_name in CLASSES:
+            answer = await http.request("PUT", f"/v1/shop/{class_name}/there", {})
+            assert answer.status in (200, 201), answer
+
+
+async def hire(catalogue_url: str) -> None:
+    """Let a worker be seen, so that jobs are taken; what it does is of no matter here."""
+    catalogue = Catalogue(catalogue_url)
+    await CatalogueWorkers(catalogue).heartbeat("schemathesis", None)
+    await catalogue.close()
+
+
+def examine(address: str, mode: GenerationMode) -> None:
+    """Try every operation that an API documents, and tell all that is wrong."""
+    document = schemathesis.openapi.from_url(f"{address}/openapi.json")
+    seen: set[int] = set()
+    failures = [
+        f"{operation.label}: {failure}"
+        for operation in operations(document)
+        for failure in examined(operation, mode, seen)
+    ]
+    assert not failures, "\n\n".join(failures)
+    assert seen >= ({200, 404} if mode is GenerationMode.POSITIVE else {400})
+
+
+def operations(document: BaseSchema) -> Iterator[Operation]:
+    for result in document.get_all_operations():
+        assert isinstance(result, Ok), result
+        operation = result.ok()
+        if operation.label not in SLOW:
+            yield operation
+
+
+def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list[str]:
+    """Return what is wrong, and add the statuses of all answers to those seen."""
+    told: dict[str, str] = {}
+
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(data=st.data())
+    def try_it(data: st.DataObject) -> None:
+        case = data.draw(aimed(operation, mode))
+        response = case.call(session=session)
+        if response.status_code == BUSY:  # and says when to come again: no defect, unless it stays
+            time.sleep(float(response.headers["Retry-After"][0]))
+            response = case.call(session=session)
+        seen.add(response.status_code)
+        try:
+            case.validate_response(response, checks=CHECKS)
+        except FailureGroup as group:
+            for failure in group.exceptions:
+                answer = f"{response.status_code} {response.text[:300]}"
+                what = f"{failure}\n{answer}\n{case.as_curl_command()}"
+                told.setdefault(str(failure)[:60], what[:1500])
+
+    with requests.Session() as session, suppress(Unsatisfiable):  # nothing there to get wrong
+        try_it()
+    return list(told.values())
+
+
+@st.composite
+def aimed(draw: st.DrawFn, operation: Operation, mode: GenerationMode) -> Case[Any]:
+    """Draw a request, which often goes to something that is there, with a body that fits it."""
+    aim = draw(st.sampled_from(AIMS))
+    wanted = {parameter.name for parameter in operation.path_parameters}
+    path = {name: value for name, value in aim.items() if name in wanted}
+    case: Case[Any] = draw(operation.as_strategy(mode, path_parameters=path or None))
+    body = BODIES.get(aim.get("class", ""))
+    if body is not None and isinstance(case.body, dict) and mode is GenerationMode.POSITIVE:
+        case.body = draw(body)
+    return case

@@ -1,0 +1,115 @@
+"""Tutorial and start: their commands are run, and answered as printed, on a machine like theirs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.admin.application import create_admin_app
+from app.api.application import DataApp
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from app.commands.demo.newspaper import DECLARED, SCHEMA
+from mediator.stores.port import SystemConfig
+from tests.process.service import Service, service
+
+DOCS = Path(__file__).parents[3] / "docs"
+DATA, ADMIN = "127.0.0.1:8080", "127.0.0.1:8081"
+MEASURED = {
+    "redis": {"write_throughput": 6271.7, "read_latency": 0.000072},
+    "postgres": {"write_throughput": 4467.7},
+    "mongo": {"write_throughput": 669.5},
+}
+"""The figures of the machine that the page was written on, so that its scores come out again."""
+
+
+def steps(page: str) -> Iterator[tuple[str, Any]]:
+    """Each command, and the answer that the page prints below it (None: none)."""
+    found = re.findall(r"```sh\n(.*?)```\n(?:\n```json\n(.*?)```)?", page, re.DOTALL)
+    return ((command, json.loads(answer) if answer else None) for command, answer in found)
+
+
+def request_of(command: str) -> httpx.Request:
+    """Translate a call of curl; whatever else the page uses has to be added here."""
+    program, *words = shlex.split(command)
+    assert program == "curl"
+    method, headers, body, address = None, {}, None, ""
+    while words:
+        match words.pop(0):
+            case "-X":
+                method = words.pop(0)
+            case "-H":
+                name, _, value = words.pop(0).partition(": ")
+                headers[name] = value
+            case "-d":
+                body = words.pop(0)
+            case word:
+                address = word
+    return httpx.Request(method or "GET", address, headers=headers, content=body)
+
+
+def check(printed: Any, answered: Any, place: str = "") -> None:
+    """Check that what is printed was answered; more may have been."""
+    if isinstance(printed, dict):
+        for name, member in printed.items():
+            assert name in answered, f"{place}/{name}"
+            check(member, answered[name], f"{place}/{name}")
+    elif isinstance(printed, list):
+        elided = "…" in printed
+        kept = [member for member in printed if member != "…"]
+        assert len(kept) == len(answered) or elided or place == "/thresholds", place
+        for index, member in enumerate(kept):
+            check(member, answered[index], f"{place}/{index}")
+    elif isinstance(printed, float):
+        assert answered == pytest.approx(printed, rel=1e-3), place
+    else:
+        assert answered == printed, place
+
+
+@pytest.fixture(scope="module")
+async def mediator(
+    system_configs: Sequence[SystemConfig], own_catalogue: str
+) -> AsyncIterator[Service]:
+    """A service whose operator states the page's figures, with what `make run` has set up."""
+    async with service(system_configs, own_catalogue) as started:
+        control = started.mediator.control
+        for name, metrics in MEASURED.items():
+            await control.amend(name, metrics=metrics)
+        for name, kind in (("postgres", "postgresql"), ("mongo", "mongodb")):
+            # What the probe proves unless its time is over, on a machine that is busy.
+            await control.amend(name, declared=[*DECLARED[kind], "sorting"])
+        await control.set_schema("news", SCHEMA)
+        yield started
+
+
+@pytest.fixture(scope="module")
+async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of both ports."""
+    data = DataApp(DataApi(mediator.mediator.data, DataOptions(b"key"), mediator.observed.append))
+    admin = create_admin_app(mediator.mediator.control, CollectorRegistry())
+    mounts = {
+        f"http://{DATA}": httpx.ASGITransport(data),
+        f"http://{ADMIN}": httpx.ASGITransport(admin),
+    }
+    async with httpx.AsyncClient(mounts=mounts) as both:
+        yield both
+
+
+@pytest.mark.parametrize("name", ["start.md", "tutorial.md"])
+async def test_every_command_is_answered_as_printed(client: httpx.AsyncClient, name: str) -> None:
+    page = (DOCS / name).read_text()
+    told = list(steps(page))
+    assert len(told) == page.count("```sh\n") > 0
+    for command, printed in told:
+        answer = await client.send(request_of(command))
+        assert answer.is_success, (command, answer.text)
+        if printed is not None:
+            check(printed, answer.json())

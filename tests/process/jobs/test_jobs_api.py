@@ -1,0 +1,401 @@
+"""Jobs over HTTP: written down, shown, followed, cancelled, resumed; results in pages and files.
+
+The worker's part is played by the test, so that no Spark is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.api.jobs.progress import RunStreams
+from app.api.jobs.runs import JobBackend
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from mediator.catalogue.run_queue import RunQueue, TakenRun
+from mediator.service import Mediator
+from tests.process.caching.newspaper import assert_problem
+from tests.process.operation.asgi_driver import send_raw
+from tests.process.service import Service, field_on, scratch_catalogue, service, unique
+
+ROWS = 25
+FIELDS = {"city": field_on("postgres"), "age": field_on("redis", "integer")}
+
+
+@dataclass
+class Office:
+    """A data API with jobs, and the worker's side of them."""
+
+    mediator: Mediator
+    database: str
+    directory: Path
+    client: httpx.AsyncClient = field(init=False)
+    app: DataApi = field(init=False)
+    streams: RunStreams = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.streams = RunStreams(self.mediator.runs)
+        backend = JobBackend(
+            self.mediator.runs, self.mediator.workers, self.directory, self.streams
+        )
+        options = DataOptions(cursor_key=b"secret", page_limit=10)
+        self.app = DataApi(self.mediator.data, options, lambda _: None, job_backend=backend)
+        url = f"http://test/v1/{self.database}/"
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=url)
+
+    def job(self, **spec: Any) -> dict[str, Any]:
+        return {
+            "kind": "example.count",
+            "spec": {"records": {"class": "people"}, "field": "city", **spec},
+        }
+
+    async def submit(self, **headers: str) -> dict[str, Any]:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await self.client.post("jobs", json=self.job(), headers=sent)
+        assert answer.status_code == 202, answer.text
+        document: dict[str, Any] = answer.json()
+        assert answer.headers["location"] == f"/v1/{self.database}/jobs/{document['id']}"
+        return document
+
+    async def take(self) -> TakenRun:
+        taken = await self.mediator.queue.take(60)
+        assert taken is not None
+        return taken
+
+    async def finish(self, taken: TakenRun) -> None:
+        """End a run well, with a result in two files."""
+        result = self.directory / taken.id / "stages" / "000001-x"
+        result.mkdir(parents=True)
+        for part, numbers in enumerate((range(10), range(10, ROWS))):
+            table = pa.table({"n": list(numbers), "city": [f"c{n}" for n in numbers]})
+            pq.write_table(table, result / f"part-{part}.parquet")
+        ending = {"reasons": [], "rows": ROWS, "result": result.name}
+        assert await self.mediator.queue.end(taken, "done", {}, ending)
+
+
+@pytest.fixture(scope="module")
+async def furnished(mediator: Service) -> tuple[Service, str]:
+    cities = {
+        "value": field_on("mongo"),
+        "rows": field_on("mongo", "integer"),
+        "share": field_on("mongo", "float"),
+    }
+    classes = {
+        "people": {"fields": FIELDS},
+        "cities": {"fields": cities},
+        "texts": {"fields": {**cities, "share": field_on("mongo")}},
+        "towns": {"fields": {**cities, "country": field_on("mongo", required=True)}},
+    }
+    return mediator, await mediator.put_schema(classes)
+
+
+@pytest.fixture
+async def office(furnished: tuple[Service, str], tmp_path: Path) -> AsyncIterator[Office]:
+    service_, database = furnished
+    await service_.mediator.workers.heartbeat("test", None)
+    await _empty(service_.mediator.queue)
+    opened = Office(service_.mediator, database, tmp_path)
+    yield opened
+    await opened.client.aclose()
+    await _empty(service_.mediator.queue)
+
+
+async def _empty(queue: RunQueue) -> None:
+    """The catalogue is shared: others may have left runs that nobody takes."""
+    while taken := await queue.take(60):
+        await queue.end(taken, "cancelled", {}, {})
+
+
+async def test_a_run_from_its_submission_to_its_result(office: Office) -> None:
+    run = await office.submit()
+    assert (run["state"], run["job"]) == ("queued", office.job())
+    taken = await office.take()
+    progress = {"stages": [], "counters": {"pairs": 7}, "eta_s": 1.5, "log": ["x"]}
+    await office.mediator.queue.heartbeat(taken, "running", progress, 60)
+    shown = (await office.client.get(f"jobs/{run['id']}")).json()
+    assert (shown["state"], shown["counters"], shown["eta_s"]) == ("running", {"pairs": 7}, 1.5)
+    early = await office.client.get(f"jobs/{run['id']}/results")
+    assert assert_problem(early, 409, "conflict")["state"] == "running"
+    await office.finish(taken)
+    assert (await office.client.get(f"jobs/{run['id']}")).json()["rows"] == ROWS
+
+
+async def test_results_in_pages(office: Office) -> None:
+    run, address = await office.submit(), ""
+    await office.finish(await office.take())
+    address = f"jobs/{run['id']}/results"
+    seen: list[int] = []
+    after: dict[str, str] = {}
+    while True:
+        answer = await office.client.get(address, params={"limit": "7", **after})
+        page = answer.json()
+        seen += [row["n"] for row in page["items"]]
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert seen == list(range(ROWS))
+    forged = await office.client.get(address, params={"after": after["after"][:-2] + "AA"})
+    assert_problem(forged, 400, "invalid", "after")
+    other = await office.submit()
+    await office.finish(await office.take())
+    stolen = await office.client.get(f"jobs/{other['id']}/results", params=after)
+    assert_problem(stolen, 400, "invalid", "after")
+    beyond = await office.client.get(address, params={"limit": "11"})
+    assert_problem(beyond, 400, "invalid", "limit")
+
+
+async def test_results_as_files(office: Office) -> None:
+    run = await office.submit()
+    await office.finish(await office.take())
+    bodies = {}
+    for type_ in (
+        "text/csv",
+        "application/x-ndjson",
+        "application/vnd.apache.parquet",
+        "application/vnd.apache.arrow.stream",
+    ):
+        answer = await office.client.get(f"jobs/{run['id']}/results", headers={"accept": type_})
+        assert answer.headers["content-type"] == type_
+        bodies[type_.rpartition("/")[2]] = answer.content
+    table = pq.read_table(io.BytesIO(bodies["vnd.apache.parquet"]))
+    assert table.num_rows == ROWS
+    assert pa.ipc.open_stream(bodies["vnd.apache.arrow.stream"]).read_all().equals(table)
+    assert len(bodies["csv"].splitlines()) == ROWS + 1
+    assert [orjson.loads(line) for line in bodies["x-ndjson"].splitlines()] == table.to_pylist()
+    refused = await office.client.get(
+        f"jobs/{run['id']}/results", headers={"accept": "application/xml"}
+    )
+    assert_problem(refused, 406, "not-acceptable")
+
+
+async def test_results_that_are_gone(office: Office) -> None:
+    run = await office.submit()
+    taken = await office.take()
+    await office.mediator.queue.end(taken, "done", {}, {"rows": 1, "result": "000001-x"})
+    assert_problem(await office.client.get(f"jobs/{run['id']}/results"), 410, "gone")
+
+
+async def test_a_dry_run_has_no_result(office: Office) -> None:
+    answer = await office.client.post("jobs?dry_run=true", json=office.job())
+    assert answer.json()["dry_run"]
+    taken = await office.take()
+    assert taken.dry_run
+    await office.mediator.queue.end(taken, "done", {}, {"forecast": {"rows": {"records": 1}}})
+    run = (await office.client.get(f"jobs/{taken.id}")).json()
+    assert run["forecast"] == {"rows": {"records": 1}}
+    answer = await office.client.get(f"jobs/{taken.id}/results")
+    assert "dry run" in assert_problem(answer, 409, "conflict")["detail"]
+    assert_problem(
+        await office.client.post("jobs?dry_run=1", json=office.job()), 400, "invalid", "dry_run"
+    )
+
+
+async def test_a_key_makes_one_run(office: Office) -> None:
+    key = unique("k")
+    answers = [
+        await office.client.post("jobs", json=office.job(), headers={"idempotency-key": key})
+        for _ in "12"
+    ]
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert "idempotency-replayed" not in answers[0].headers
+    assert answers[1].headers["idempotency-replayed"] == "true"
+    other = await office.client.post(
+        "jobs", json=office.job(field="age"), headers={"idempotency-key": key}
+    )
+    assert_problem(other, 422, "idempotency-key-reused")
+
+
+@pytest.mark.parametrize(
+    ("job", "pointer"),
+    [
+        ({"kind": "example.none", "spec": {}}, "/kind"),
+        ({"kind": "example.count", "spec": {}}, "/spec/records"),
+        ({"spec": {"records": {"file": "/etc/passwd", "format": "csv"}}}, "/spec/records"),
+        ({"spec": {"records": {"class": "nobody"}}}, "/spec/records"),
+        ({"spec": {"records": {"class": "people", "database": "other"}}}, "/spec/records"),
+        ({"spec": {"records": {"class": "people"}, "field": "size"}}, "/spec/records"),
+        (
+            {"spec": {"records": {"class": "people", "filter": {"eq": ["size", 1]}}}},
+            "/spec/records/filter/eq/0",
+        ),
+        ({"limits": {"rows": "many"}}, "/limits/rows"),
+        ({"spec": {"records": {"class": "people"}, "field": "a\0"}}, ""),
+    ],
+)
+async def test_mistakes_have_their_place(office: Office, job: dict[str, Any], pointer: str) -> None:
+    whole = {"kind": "example.count", "spec": office.job()["spec"]} | job
+    if "kind" not in job and "spec" in job:
+        whole["spec"] = {"field": "city", **job["spec"]}
+    assert_problem(await office.client.post("jobs", json=whole), 400, "invalid", pointer)
+
+
+@pytest.mark.parametrize(
+    ("into", "pointer", "reason"),
+    [
+        ({"class": "nowhere"}, "/into/class", "there is no class nowhere"),
+        ({"class": "cities"}, "/into/id", "no column id"),
+        ({"class": "people", "id": ["value"]}, "/into/class", "no field share"),
+        ({"class": "texts", "id": ["value"]}, "/into/class", "texts.share is of type string"),
+        ({"class": "towns", "id": ["value"]}, "/into/class", "towns.country is required"),
+    ],
+)
+async def test_a_result_that_does_not_fit_its_class_is_refused_when_it_is_submitted(
+    office: Office, into: dict[str, Any], pointer: str, reason: str
+) -> None:
+    answer = await office.client.post("jobs", json=office.job() | {"into": into})
+    problem = assert_problem(answer, 400, "invalid", pointer)
+    assert reason in problem["errors"][-1]["detail"]
+    fits = office.job() | {"into": {"class": "cities", "id": ["value"]}}
+    assert (await office.client.post("jobs", json=fits)).status_code == 202
+
+
+async def test_what_is_not_there(office: Office) -> None:
+    for id_ in ("0" * 32, "x", "%00", "..%2f"):
+        for method, tail in (("GET", ""), ("DELETE", ""), ("POST", "/resume"), ("GET", "/results")):
+            path = f"/v1/{office.database}/jobs/{id_}{tail}".encode()
+            assert (await send_raw(office.app, method, path)).status == 404, (id_, tail)
+    lost = await send_raw(office.app, "GET", f"/v1/{office.database}/jobs/{'0' * 32}/x".encode())
+    assert lost.json()["type"] == "/problems/route-not-found"
+    assert_problem(
+        await office.client.post("http://test/v1/nowhere/jobs", json={}), 404, "not-found"
+    )
+    assert_problem(await office.client.get("http://test/v1/nowhere/jobs"), 404, "not-found")
+    assert_problem(await office.client.put("jobs", json={}), 405, "method-not-allowed")
+
+
+async def test_runs_are_listed_newest_first(office: Office) -> None:
+    ids = [(await office.submit())["id"] for _ in range(5)]
+    first = (await office.client.get("jobs", params={"limit": "3"})).json()
+    rest = (await office.client.get("jobs", params={"limit": "2", "after": first["next"]})).json()
+    assert [run["id"] for run in (*first["items"], *rest["items"])] == ids[::-1]
+    assert "job" not in first["items"][0]
+
+
+async def test_cancelling_and_resuming(office: Office) -> None:
+    run = await office.submit()
+    taken = await office.take()
+    asked = await office.client.delete(f"jobs/{run['id']}")
+    assert (asked.status_code, asked.json()["cancelling"]) == (202, True)
+    await office.mediator.queue.end(taken, "cancelled", {}, {})
+    ended = await office.client.delete(f"jobs/{run['id']}")
+    assert (ended.status_code, ended.json()["state"]) == (200, "cancelled")
+    again = await office.client.post(f"jobs/{run['id']}/resume")
+    assert (again.status_code, again.json()["state"]) == (202, "queued")
+    await office.finish(await office.take())
+    assert_problem(await office.client.post(f"jobs/{run['id']}/resume"), 409, "conflict")
+    assert_problem(await office.client.delete(f"jobs/{run['id']}"), 409, "conflict")
+
+
+async def test_a_run_is_followed_to_its_end(office: Office) -> None:
+    run = await office.submit()
+    path = f"/v1/{office.database}/jobs/{run['id']}".encode()
+    following = asyncio.create_task(send_events(office.app, path))
+    taken = await office.take()
+    await office.mediator.queue.heartbeat(taken, "running", {"counters": {"pairs": 1}}, 60)
+    await office.finish(taken)
+    events = [orjson.loads(e.partition(b"data: ")[2]) for e in (await following) if e]
+    assert events[-1]["state"] == "done"
+    assert events[-1]["rows"] == ROWS
+
+
+async def test_streams_end_with_the_service(office: Office) -> None:
+    run = await office.submit()
+    path = f"/v1/{office.database}/jobs/{run['id']}".encode()
+    following = asyncio.create_task(send_events(office.app, path))
+    office.streams.end()
+    assert len([e for e in await following if e]) == 1
+
+
+async def send_events(app: DataApi, path: bytes) -> list[bytes]:
+    """Follow a run for as long as it is told of."""
+    body = bytearray()
+
+    async def receive() -> dict[str, Any]:
+        if not body:
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        body.extend(message.get("body", b""))
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "raw_path": path,
+        "query_string": b"",
+        "headers": [(b"accept", b"text/event-stream")],
+    }
+    async with asyncio.timeout(60):
+        await app(scope, receive, send)
+    return bytes(body).split(b"\n\n")
+
+
+async def test_without_a_worker_jobs_are_refused(
+    mediator: Service, postgresql_config: Any, tmp_path: Path
+) -> None:
+    async with (
+        scratch_catalogue(postgresql_config) as url,
+        service([mediator.configs["postgres"]], url) as alone,
+    ):
+        database = await alone.put_schema({"people": {"fields": {"city": {"type": "string"}}}})
+        office = Office(alone.mediator, database, tmp_path)
+        answer = await office.client.post("jobs", json=office.job())
+        problem = assert_problem(answer, 503, "unavailable")
+        assert problem["system"] == "spark"
+        assert "portolan worker" in problem["detail"]
+        assert int(answer.headers["retry-after"]) > 1
+        await alone.mediator.workers.heartbeat("w", "Spark cannot run: java is not on PATH.")
+        answer = await office.client.post("jobs", json=office.job())
+        assert "java is not on PATH" in assert_problem(answer, 503, "unavailable")["detail"]
+        await office.client.aclose()
+
+
+async def test_the_service_never_imports_spark(
+    mediator: Service, furnished: tuple[Service, str]
+) -> None:
+    """In a process of its own, for this one may have imported it."""
+    await mediator.mediator.workers.heartbeat("test", None)
+    code = f"""
+import asyncio, sys
+from app.service.container import build
+from app.settings.main import HttpSettings, MediatorSettings
+from tests.process.operation.asgi_driver import send_raw
+
+async def main():
+    container = await build(HttpSettings(), MediatorSettings(relays="here"))
+    body = b'{{"kind":"example.count","spec":{{"records":{{"class":"people"}},"field":"city"}}}}'
+    answer = await send_raw(container.data._data, "POST", b"/v1/{furnished[1]}/jobs", pieces=[body],
+        headers=[(b"content-type", b"application/json")])
+    assert answer.status == 202, answer
+    path = answer.headers["location"].encode()
+    await send_raw(container.data._data, "GET", path + b"/results")
+    await send_raw(container.data._data, "DELETE", path)
+    await container.stop()
+    assert "pyspark" not in sys.modules
+
+asyncio.run(main())
+"""
+    environment = {**os.environ, "PORTOLAN_CATALOGUE_URL": mediator.catalogue_url}
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]

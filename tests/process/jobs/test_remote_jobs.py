@@ -1,0 +1,202 @@
+"""`portolan job submit`, `show`, `list`, `cancel`, `resume` against a service that runs.
+
+The worker's part is played by the test, so that no Spark is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.run_queue import RunQueue, TakenRun
+from mediator.catalogue.workers import CatalogueWorkers
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.faults.service import Service as ServiceProcess
+from tests.process.jobs.idle_worker import idle_worker
+from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
+
+JOB: dict[str, Any] = {
+    "kind": "example.count",
+    "spec": {"records": {"class": "people"}, "field": "city"},
+}
+STAGES = [
+    {"name": name, "state": state, "done": done, "total": 1, "rows": 0, "seconds": 0.1}
+    for name, state, done in (("read records", "done", 1), ("count", "running", 0))
+]
+
+
+class Result(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class Counter:
+    """Where people stand who use the command line, and what is behind it."""
+
+    service: ServiceProcess
+    queue: RunQueue
+    scratch: Path
+    jobs: Path
+    database: str
+
+    @property
+    def spec(self) -> Path:
+        return self.scratch / "job.json"
+
+    async def call(self, *words: str, url: str = "", database: str = "") -> Result:
+        """Call `portolan job`, in a process of its own."""
+        address = ["--url", url or self.service.data, "--database", database or self.database]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from app.cli import main; main()", "job", *words, *address),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+        try:
+            out, told = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert process.returncode is not None
+        return Result(process.returncode, out.decode(), told.decode())
+
+    async def told(self, *words: str) -> dict[str, Any]:
+        """Call it, and return the run that it prints."""
+        result = await self.call(*words)
+        assert result.exit_code == 0, result
+        document: dict[str, Any] = orjson.loads(result.stdout)
+        return document
+
+    async def take(self) -> TakenRun:
+        found: list[TakenRun] = []
+
+        async def taken() -> bool:
+            found.extend(filter(None, [await self.queue.take(60)]))
+            return bool(found)
+
+        await eventually(taken)
+        return found[0]
+
+    async def finish(self, taken: TakenRun) -> None:
+        result = self.jobs / taken.id / "stages" / "000001-x"
+        result.mkdir(parents=True)
+        pq.write_table(pa.table({"value": ["Ulm", "Bonn"], "rows": [2, 1]}), result / "a.parquet")
+        await self.queue.heartbeat(taken, "running", {"stages": STAGES, "log": []}, 60)
+        ending = {"reasons": [], "rows": 2, "result": result.name}
+        assert await self.queue.end(taken, "done", {"stages": STAGES}, ending)
+
+
+@dataclass
+class Plant:
+    """A service, its queue, and where results of jobs are kept."""
+
+    service: ServiceProcess
+    queue: RunQueue
+    jobs: Path
+
+
+@pytest.fixture(scope="module")
+async def plant(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Plant]:
+    jobs = tmp_path_factory.mktemp("jobs")
+    async with (
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
+        scratch_catalogue(postgresql_config) as url,
+        ServiceProcess.on(
+            configs, url, redis_config.url, jobs_dir=str(jobs), sketch="off"
+        ).running() as service,
+    ):
+        await service.favour()
+        catalogue = Catalogue(url)
+        await catalogue.open()
+        async with idle_worker(CatalogueWorkers(catalogue)):
+            yield Plant(service, RunQueue(catalogue), jobs)
+        await catalogue.close()
+
+
+@pytest.fixture
+async def counter(plant: Plant, tmp_path: Path) -> Counter:
+    database = unique("town")
+    await plant.service.put_schema(database, {"people": {"fields": {"city": field_on("redis")}}})
+    (tmp_path / "job.json").write_bytes(orjson.dumps(JOB))
+    return Counter(plant.service, plant.queue, tmp_path, plant.jobs, database)
+
+
+async def test_a_run_by_the_command_line(counter: Counter) -> None:
+    """From its submission to its result; cancelled and resumed on the way."""
+    spec = str(counter.spec)
+    run = await counter.told("submit", spec)
+    assert (run["state"], run["job"]) == ("queued", JOB)
+    assert (await counter.told("cancel", run["id"]))["state"] == "cancelled"
+    cancelled = await counter.call("show", run["id"], "--wait")
+    assert cancelled.exit_code == 130
+    assert (await counter.told("resume", run["id"]))["state"] == "queued"
+    out = counter.scratch / "result.csv"
+    waiting = asyncio.create_task(counter.call("show", run["id"], "--out", str(out)))
+    await counter.finish(await counter.take())
+    waited = await waiting
+    assert waited.exit_code == 0, waited
+    assert out.read_text() == '"value","rows"\n"Ulm",2\n"Bonn",1\n'
+    assert "2 rows" in waited.stderr
+    listed = await counter.call("list")
+    assert [line.split()[:2] for line in listed.stdout.splitlines()] == [[run["id"], "done"]]
+
+
+async def test_waiting_for_what_was_submitted(counter: Counter) -> None:
+    out = counter.scratch / "result.json"
+    waiting = asyncio.create_task(
+        counter.call("submit", str(counter.spec), "--wait", "--out", str(out))
+    )
+    taken = await counter.take()
+    await counter.service.kill()
+    await counter.service.start()
+    await counter.finish(taken)
+    waited = await waiting
+    assert waited.exit_code == 0, waited
+    assert out.read_text() == '{"value":"Ulm","rows":2}\n{"value":"Bonn","rows":1}\n'
+    waiting = asyncio.create_task(counter.call("submit", str(counter.spec), "--wait"))
+    taken = await counter.take()
+    await counter.queue.end(taken, "failed", {}, {"reasons": ["The disk is full."]})
+    waited = await waiting
+    assert waited.exit_code == 1
+    assert "The run failed: The disk is full." in waited.stderr
+
+
+async def test_what_is_refused(counter: Counter) -> None:
+    refused = await counter.call("submit", str(counter.spec), database="nowhere")
+    assert refused.exit_code == 1
+    assert "That was not done:" in refused.stderr
+    counter.spec.write_bytes(orjson.dumps({**JOB, "spec": {**JOB["spec"], "x": 1}}))
+    refused = await counter.call("submit", str(counter.spec))
+    assert "/spec/x: Extra inputs are not permitted" in " ".join(refused.stderr.split())
+    counter.spec.write_text("{")
+    assert (await counter.call("submit", str(counter.spec))).exit_code == 2
+    counter.spec.write_bytes(orjson.dumps(JOB))
+    result = await counter.call("submit", str(counter.spec), "--out", "result.xlsx")
+    assert result.exit_code == 2
+    away = await counter.call("list", url="http://127.0.0.1:1")
+    assert "does not answer" in " ".join(away.stderr.split())
+    empty = counter.scratch / "key"
+    empty.write_text("\n")
+    assert "holds no key" in (await counter.call("list", "--key-file", str(empty))).stderr
+    assert (await counter.call("show", "none")).exit_code == 1

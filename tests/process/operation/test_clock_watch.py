@@ -1,0 +1,136 @@
+"""The sketch's clock is set: what it has accounted for counts to its real end all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.coherence.clock_watch import ClockWatch
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
+from sketch.filter.shape import FilterShape
+from sketch.memory.server import MemorySketch
+from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
+from sketch.protocol.times import lifetime_us
+from tests.process.sketch.sketches import has
+
+PARTITION = Partition("shop", "articles")
+KEY = "articles/a#main"
+LIMITS = SketchLimits()
+
+
+class HandClock(SystemClock):
+    """A monotonic clock that is moved by hand."""
+
+    at = 100.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+class World:
+    """A sketch whose clock can be set, and a replica that watches it."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.set_us = 1_800_000_000_000_000
+        self.sketch = MemorySketch(LIMITS, FilterShape(8_192, 4, 7), self._shown_us, fresh=False)
+        self.watch = ClockWatch(self.sketch, self._renew, lambda: [PARTITION], self.clock)
+        self.renewed = 0
+        self.away = False
+
+    def _shown_us(self) -> int:
+        return self.set_us + round(self.clock.at * 1_000_000)
+
+    async def _renew(self, database: str, class_name: str) -> None:
+        if self.away:
+            raise Unavailable("away", system="sketch")
+        self.renewed += 1
+        await self.sketch.invalidate(Partition(database, class_name))
+
+    async def pass_by(self, seconds: float, *, looks: int = 10) -> None:
+        """Let time pass, with looks at the clock."""
+        for _ in range(looks):
+            self.clock.at += seconds / looks
+            await self.watch.look()
+
+    async def covers(self) -> bool:
+        """Whether the filter makes a reader ask again for the key."""
+        return has(await self.sketch.snapshot([PARTITION]), KEY)
+
+
+@pytest.fixture
+async def world() -> World:
+    world = World()
+    await world.sketch.create(PARTITION)
+    await world.watch.look()
+    # A partition that was not fresh says that everything is to be asked for again, for as long as
+    # this.
+    await world.pass_by(lifetime_us(LIMITS) / 1_000_000 + 1)
+    assert not await world.covers()
+    return world
+
+
+async def test_a_copy_that_outlives_a_clock_that_is_set_is_revalidated(world: World) -> None:
+    grant = await world.sketch.report_read(PARTITION, [KEY], 60.0)
+    assert grant.ttl_us > 0
+    world.set_us += 3600 * 1_000_000
+    await world.pass_by(0.5, looks=1)
+    await world.sketch.begin(PARTITION, [KEY], "token")
+    await world.sketch.end(PARTITION, "token", {KEY: 1})
+    await world.pass_by(50.0)
+    assert await world.covers(), "the copy is alive, and older than the write"
+    assert world.renewed == 1
+
+
+async def test_a_clock_that_goes_or_is_set_back_begins_nothing_anew(world: World) -> None:
+    await world.pass_by(3600.0)
+    world.set_us -= 60 * 1_000_000
+    await world.pass_by(3600.0)
+    assert world.renewed == 0
+
+
+async def test_a_part_that_could_not_be_begun_anew_is_still_due(world: World) -> None:
+    world.set_us += 60 * 1_000_000
+    world.away = True
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await world.watch.look()
+    world.away = False
+    await world.pass_by(1.0)
+    assert world.renewed == 1
+
+
+async def test_a_sketch_that_does_not_answer_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(partitions: object) -> Snapshot:
+        raise SketchUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.sketch, "snapshot", away)
+        with pytest.raises(Unavailable):
+            await world.watch.look()
+    world.set_us += 60 * 1_000_000
+    await world.pass_by(1.0)
+    assert world.renewed == 1
+
+
+async def test_it_shows_at_least_what_it_has_shown_and_what_has_passed_since(world: World) -> None:
+    shown = world.watch.earliest_us()
+    assert shown is not None
+    world.clock.at += 1.0
+    later = world.watch.earliest_us()
+    assert later is not None
+    assert 0 < world.set_us + world.clock.at * 1_000_000 - later < 1_000
+    assert later > shown
+
+
+async def test_what_it_shows_is_unknown_before_the_first_look_and_long_after_the_last(
+    world: World,
+) -> None:
+    assert (
+        ClockWatch(world.sketch, world._renew, lambda: [PARTITION], world.clock).earliest_us()
+        is None
+    )
+    world.clock.at += 2.1
+    assert world.watch.earliest_us() is None

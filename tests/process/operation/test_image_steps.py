@@ -1,0 +1,181 @@
+"""The steps of the API's image, without an engine: installed into an empty prefix, and started.
+
+The quick tests run the tree on an interpreter that has nothing but what the image installs; the
+large one carries out the very RUN steps of the Dockerfile, which fetch packages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.process.operation.image import ROOT, STAGES
+from tests.process.service import scratch_catalogue
+
+HIDING = """
+import json, sys
+from importlib.abc import MetaPathFinder
+
+HIDDEN = set(json.loads({hidden!r}))
+
+class Hiding(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hiding())
+"""
+TREE = (sys.executable, "-c", "from app.cli import main; main()")
+
+
+def in_the_image() -> set[str]:
+    text = (ROOT / "requirements-api.lock").read_text()
+    names = re.findall(r"^([\w.-]+)==", text, re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in [*names, "portolan", "pip"]}
+
+
+@pytest.fixture
+def base_only(tmp_path: Path) -> dict[str, str]:
+    """An environment in which Python finds no package that is not in the image."""
+    known = in_the_image()
+    hidden = [
+        module
+        for module, owners in packages_distributions().items()
+        if not known & {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners}
+    ]
+    (tmp_path / "sitecustomize.py").write_text(HIDING.format(hidden=json.dumps(hidden)))
+    return {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+
+@pytest.fixture
+async def settings(
+    system_configs: Sequence[SystemConfig],
+    postgresql_config: SystemConfig,
+    redis_config: SystemConfig,
+) -> AsyncIterator[dict[str, str]]:
+    """Settings of a service on the databases of the run."""
+    told = ("name", "kind", "url", "namespace")
+    systems = [{name: getattr(each, name) for name in told} for each in system_configs]
+    async with scratch_catalogue(postgresql_config) as catalogue:
+        yield {
+            "PORTOLAN_CATALOGUE_URL": catalogue,
+            "PORTOLAN_COORDINATION_URL": redis_config.url,
+            "PORTOLAN_METRICS_OPEN": "true",
+            "PORTOLAN_SYSTEMS": json.dumps(systems),
+        }
+
+
+async def ran(*command: str, env: Mapping[str, str], cwd: Path = ROOT) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=PIPE, stderr=STDOUT, env={**env, "COLUMNS": "200"}, cwd=cwd
+    )
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()
+
+
+@asynccontextmanager
+async def serving(*command: str, env: Mapping[str, str], cwd: Path) -> AsyncIterator[str]:
+    """Start the service; yields where its admin API is. It must end by itself when told to."""
+    process = await asyncio.create_subprocess_exec(
+        *(*command, "serve", "--port", "0", "--admin-port", "0"),
+        stdout=PIPE,
+        stderr=STDOUT,
+        env={**env, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"},
+        cwd=cwd,
+    )
+    assert process.stdout is not None
+    told = ""
+    while not (found := re.search(r"Admin API\s+(http://\S+?)/admin/v1/", told)):
+        line = await process.stdout.readline()
+        assert line, told
+        told += line.decode()
+    try:
+        yield found[1]
+    finally:
+        process.terminate()
+        rest, _ = await process.communicate()
+    assert process.returncode == 0, told + rest.decode()
+
+
+async def assert_it_answers(admin: str) -> None:
+    async with httpx.AsyncClient(base_url=admin, timeout=30.0) as http:
+        assert (await http.get("/live")).status_code == 200
+        ready = await http.get("/ready")
+        while ready.status_code != 200:  # systems are examined at first
+            ready = await http.get("/ready")
+        metrics = (await http.get("/metrics")).text
+        assert "\n# TYPE http_server_active_requests gauge\n" in metrics
+
+
+async def test_the_image_has_all_that_the_command_line_needs(base_only: dict[str, str]) -> None:
+    code, output = await ran(*TREE, "--help", env=base_only)
+    assert code == 0, output
+    code, output = await ran(sys.executable, "-c", "import pyspark", env=base_only)
+    assert code == 1
+    assert "No module named 'pyspark'" in output
+
+
+async def test_the_doctor_is_content_in_the_image(
+    base_only: dict[str, str], settings: dict[str, str]
+) -> None:
+    code, output = await ran(*TREE, "doctor", env=base_only | settings)
+    assert code == 0, output
+    assert "embedded" not in output
+    assert re.search(r"found\s+catalogue", output)
+
+
+async def test_the_doctor_ends_an_upgrade_whose_catalogue_does_not_answer(
+    base_only: dict[str, str], settings: dict[str, str]
+) -> None:
+    lost = {**settings, "PORTOLAN_CATALOGUE_URL": "postgresql://u:hush@127.0.0.1:1/none"}
+    code, output = await ran(*TREE, "doctor", env=base_only | lost)
+    assert code == 1
+    assert "hush" not in output
+
+
+async def test_the_image_has_all_that_the_service_needs(
+    base_only: dict[str, str], settings: dict[str, str], tmp_path: Path
+) -> None:
+    async with serving(*TREE, env=base_only | settings, cwd=tmp_path) as admin:
+        await assert_it_answers(admin)
+
+
+@pytest.mark.large
+@pytest.mark.timeout(1200)
+async def test_the_steps_of_the_dockerfile(settings: dict[str, str], tmp_path: Path) -> None:
+    """Carried out where /opt and /src are folders of an empty prefix."""
+    source, prefix = tmp_path / "src", tmp_path / "opt"
+    for directory in (source, prefix):
+        directory.mkdir()
+    for *names, _ in STAGES["build"].copies():
+        for name in names:
+            put = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            put(ROOT / name, source / name)
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    bare["PATH"] = f"{Path(sys.base_prefix) / 'bin'}:{os.environ['PATH']}"
+    for step in STAGES["build"].all("RUN"):
+        here = step.replace("python -m venv", f"{sys.executable} -m venv")
+        here = here.replace("/opt/", f"{prefix}/")
+        code, output = await ran("sh", "-ec", here, env=bare, cwd=source)
+        assert code == 0, f"{here}\n{output}"
+    shutil.rmtree(source)  # nothing of the tree is in the image
+    portolan, python = (str(prefix / "portolan" / "bin" / name) for name in ("portolan", "python"))
+    code, output = await ran(python, "-c", "import pyspark", env=bare, cwd=tmp_path)
+    assert (code, "No module named 'pyspark'" in output) == (1, True)
+    code, output = await ran(portolan, "--help", env=bare, cwd=tmp_path)
+    assert code == 0, output
+    async with serving(portolan, env=bare | settings, cwd=tmp_path) as admin:
+        await assert_it_answers(admin)

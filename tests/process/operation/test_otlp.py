@@ -1,0 +1,266 @@
+"""Metrics and traces go out by OTLP, and nobody who receives them holds up a request."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from functools import partial
+from typing import Any
+
+import orjson
+import psutil
+import pytest
+
+from app.settings.telemetry import TelemetrySettings
+from app.telemetry.span_process import MOST_WAITING
+from app.telemetry.telemetry import Telemetry
+from app.telemetry.traces import traced
+from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
+from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
+from mediator.stores.port import SystemConfig
+from tests.faults.caching.wire import Connection
+from tests.faults.conditions import eventually
+from tests.faults.service import Service
+from tests.process.service import scratch_catalogue, scratch_systems, unique
+
+ROUTE = "/v1/{database}/{class}/{id}"
+READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.02, "ok")
+DONE = RequestFinished("GET", ROUTE, 200, 0.03)
+REQUESTS = 2 * MOST_WAITING
+
+
+@asynccontextmanager
+async def telemetry(url: str, **settings: Any) -> AsyncIterator[Telemetry]:
+    chosen = TelemetrySettings(otlp_endpoint=url, trace_ratio=1.0, **settings)
+    made = Telemetry(chosen)
+    made.start(nothing)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def nothing() -> None:
+    """Look up nothing."""
+
+
+async def requests(telemetry: Telemetry, count: int = 1) -> None:
+    """Have requests answered."""
+
+    async def app(*_: Any) -> None:
+        for event in (READ, DONE):
+            for observe in telemetry.observers:
+                observe(event)
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    answer = traced(app, telemetry.traces)
+    for _ in range(count):
+        await answer({"type": "http", "headers": ()}, unused, unused)
+
+
+@pytest.fixture
+def sink() -> Iterator[OtlpSink]:
+    with otlp_sink() as made:
+        yield made
+
+
+async def test_what_was_observed_arrives_under_its_standard_names(sink: OtlpSink) -> None:
+    async with telemetry(sink.url) as made:
+        for observe in made.observers:
+            observe(SystemRegistered("cache", "redis", "Redis 7"))
+        await requests(made)
+    assert sink.resource["service.name"] == "portolan"
+    assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
+    call, request = sink.spans
+    assert call.parent_span_id == request.span_id
+    assert call.trace_id == request.trace_id
+    duration = sink.metrics["http.server.request.duration"]
+    (point,) = duration.histogram.data_points
+    assert (duration.unit, point.count, point.sum) == ("s", 1, 0.03)
+    assert attributes_of(point.attributes) == {
+        "http.request.method": "GET",
+        "http.route": ROUTE,
+        "http.response.status_code": 200,
+        "url.scheme": "http",
+    }
+    assert list(point.explicit_bounds)[:3] == [0.005, 0.01, 0.025]
+    assert list(point.bucket_counts)[:4] == [0, 0, 0, 1]
+    assert len(point.bucket_counts) == len(point.explicit_bounds) + 1
+    assert not point.HasField("min")
+    (call_point,) = sink.metrics["db.client.operation.duration"].histogram.data_points
+    assert attributes_of(call_point.attributes) == {
+        "db.system.name": "redis",
+        "db.namespace": "news",
+        "db.collection.name": "articles",
+        "db.operation.name": "read",
+        "portolan.system": "cache",
+    }
+    (sent,) = sink.metrics["portolan_store_operations"].sum.data_points
+    assert sent.as_double == 2
+
+
+async def test_metrics_are_sent_again_and_again(sink: OtlpSink) -> None:
+    async def arrived(count: int) -> bool:
+        metric = sink.metrics.get("http.server.request.duration")
+        return metric is not None and metric.histogram.data_points[0].count == count
+
+    async with telemetry(sink.url, otlp_every_s=1.0) as made:
+        for count in (1, 2):
+            await requests(made)
+            await eventually(partial(arrived, count))
+
+
+@contextmanager
+def deaf() -> Iterator[socket.socket]:
+    """Take connections, and never say a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield listener
+
+
+async def test_a_receiver_that_never_answers_holds_up_nothing() -> None:
+    with deaf() as listener:
+        host, port = listener.getsockname()
+        # Far longer than the test may take: a request that waited would show.
+        async with telemetry(f"http://{host}:{port}", otlp_timeout_s=60.0) as made:
+            await requests(made, REQUESTS)
+            connection, _ = await asyncio.to_thread(listener.accept)
+            connection.settimeout(60)
+            assert (await asyncio.to_thread(connection.recv, 4)) == b"POST"
+            await requests(made, REQUESTS)
+        connection.close()
+
+
+async def test_a_receiver_that_is_not_there_holds_up_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        host, port = gone.getsockname()
+    async with telemetry(f"http://{host}:{port}") as made:
+        await requests(made, REQUESTS)
+
+
+async def test_who_exports_spans_may_die(sink: OtlpSink) -> None:
+    async with telemetry(sink.url) as made:
+
+        async def more_than(spans: int) -> bool:
+            await requests(made)
+            return len(sink.spans) > spans
+
+        await eventually(partial(more_than, 0))
+        (exporter,) = exporters()
+        exporter.kill()
+        await eventually(partial(more_than, len(sink.spans)))
+        (another,) = exporters()
+        assert another.pid != exporter.pid
+    assert not another.is_running()
+    assert not exporters()
+
+
+def exporters() -> list[psutil.Process]:
+    """Find the processes of this one that export spans."""
+    children = psutil.Process().children()
+    return [child for child in children if "app.telemetry.span_process" in child.cmdline()]
+
+
+async def test_spans_that_nobody_takes_are_dropped_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with deaf() as listener:
+        host, port = listener.getsockname()
+        async with telemetry(f"http://{host}:{port}", otlp_timeout_s=60.0) as made:
+
+            async def said() -> bool:
+                await requests(made, 5_000)
+                return "spans are dropped" in caplog.text
+
+            await eventually(said)
+
+
+async def test_without_a_receiver_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    assert Telemetry(TelemetrySettings(trace_ratio=1.0)).traces is None
+
+
+async def test_the_standard_variable_does_as_well(
+    sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.url)
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "harbour")
+    made = Telemetry(TelemetrySettings(trace_ratio=1.0))
+    await requests(made)
+    await made.close()
+    assert len(sink.spans) == 2
+    assert sink.resource["service.name"] == "harbour"
+
+
+async def test_spans_go_with_the_credentials_and_in_the_form_that_standard_variables_say(
+    sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    async with telemetry(sink.url) as made:
+        await requests(made)
+    assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
+    fields = sink.fields["/v1/traces"]
+    assert fields["x-key"] == "secret"
+    assert fields["content-encoding"] == "gzip"
+    assert fields["content-type"] == "application/x-protobuf"
+
+
+async def test_spans_that_are_refused_are_tried_again(sink: OtlpSink) -> None:
+    sink.refusals = 1
+    async with telemetry(sink.url) as made:
+        await requests(made)
+
+        async def arrived() -> bool:
+            return len(sink.spans) == 2
+
+        await eventually(arrived)
+    assert sink.refusals == 0
+
+
+async def test_spans_leave_while_the_service_goes_on(sink: OtlpSink) -> None:
+    async with telemetry(sink.url) as made:
+
+        async def arrived(spans: int) -> bool:
+            return len(sink.spans) == spans
+
+        for spans in (2, 4):
+            await requests(made)
+            await eventually(partial(arrived, spans))
+
+
+async def test_a_running_service_traces_which_request_called_which_store(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, sink: OtlpSink
+) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    fields = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+    async with (
+        scratch_systems(redis_config, postgresql_config) as configs,
+        scratch_catalogue(postgresql_config) as url,
+        Service.on(
+            configs, url, redis_config.url, otlp_endpoint=sink.url, trace_ratio="0"
+        ).running() as service,
+    ):
+        database = unique("db")
+        counts = {"fields": {"n": {"type": "integer", "default": 0}}}
+        await service.put_schema(database, {"counts": counts})
+        with closing(Connection(service.data)) as http, closing(Connection(service.admin)) as admin:
+            path = f"/v1/{database}/counts/a"
+            assert (await http.request("PUT", path, {}, fields)).status == 201
+            assert (await http.request("GET", path)).status == 200
+            metrics = (await admin.request("GET", "/metrics")).body.decode()
+        active = 'http_server_active_requests{http_request_method="PUT",url_scheme="http"} 0.0'
+        assert active in metrics
+        assert f'portolan_placements_total{{database="{database}",' in metrics
+        assert "portolan_workers 0.0" in metrics
+    *calls, request = sink.spans
+    assert calls
+    assert request.name == f"PUT {ROUTE}"
+    assert {span.trace_id.hex() for span in sink.spans} == {trace}
+    assert all(attributes_of(call.attributes)["db.namespace"] == database for call in calls)
+    lines = [orjson.loads(line) for line in service.output if line.startswith("{")]
+    placed = next(line["event"] for line in lines if line["message"] == "PlacementDecided")
+    assert placed["database"] == database

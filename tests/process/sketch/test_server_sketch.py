@@ -1,0 +1,583 @@
+"""What both server sketches do, one rule at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from sketch.filter.shape import FilterShape
+from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable
+from sketch.redis.server import RedisSketch
+from tests.process.sketch.sketches import (
+    PARTITION,
+    SHAPE,
+    World,
+    bits_of,
+    has,
+    memory_world,
+    redis_world,
+)
+
+LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, purge_again_s=8.0)
+SATURATED_S = 105.0
+A, B = "articles/1#text", "articles/2#text"
+Make = Callable[..., Awaitable[World]]
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def make(request: pytest.FixtureRequest, redis_config: SystemConfig) -> AsyncIterator[Make]:
+    """Makes worlds whose part is there already, unless told otherwise."""
+    made: list[World] = []
+
+    async def of(
+        limits: SketchLimits = LIMITS, *, created: bool = True, shape: FilterShape = SHAPE
+    ) -> World:
+        if request.param == "memory":
+            world = await memory_world(limits, shape)
+        else:
+            world = await redis_world(redis_config.url, limits, shape)
+        made.append(world)
+        if created:
+            await world.sketch.create(PARTITION)
+        return world
+
+    yield of
+    for world in made:
+        await world.close()
+
+
+@pytest.fixture
+async def world(make: Make) -> World:
+    return await make()
+
+
+async def cached(world: World, *keys: str, ttl_s: float = 10.0) -> None:
+    grant = await world.sketch.report_read(PARTITION, keys, ttl_s)
+    assert grant.ttl_us == ttl_s * 1_000_000
+
+
+async def written(world: World, *keys: str, version: int | None = None) -> None:
+    await world.sketch.begin(PARTITION, keys, "a write")
+    versions = {} if version is None else dict.fromkeys(keys, version)
+    await world.sketch.end(PARTITION, "a write", versions)
+
+
+async def test_a_write_to_what_no_cache_holds_leaves_the_filter_empty(world: World) -> None:
+    begun = await world.sketch.begin(PARTITION, [A], "t")
+    assert begun.held == ()
+    assert not any((await world.snapshot()).bits)
+    await world.sketch.end(PARTITION, "t", {A: 5})
+    assert (await world.sketch.report_read(PARTITION, [A], 10.0)).versions == (None,)
+
+
+async def test_a_write_to_what_caches_hold_puts_it_in_the_filter(world: World) -> None:
+    await cached(world, A, B)
+    assert (await world.sketch.begin(PARTITION, [A], "t")).held == (A,)
+    await world.sketch.end(PARTITION, "t", {})
+    snapshot = await world.snapshot()
+    assert has(snapshot, A)
+    assert not has(snapshot, B)
+    assert snapshot.time_us == world.now_us
+
+
+async def test_a_key_leaves_when_the_last_copy_has_died(world: World) -> None:
+    await cached(world, A)
+    await written(world, A)
+    await world.advance(15.0 - 1e-6)
+    assert has(await world.snapshot(), A)
+    await world.advance(1e-6)
+    assert not any((await world.snapshot()).bits)
+
+
+async def test_a_key_is_held_until_the_last_instant_of_its_copies(world: World) -> None:
+    await cached(world, A, B)
+    await world.advance(15.0 - 1e-6)
+    assert (await world.sketch.begin(PARTITION, [A], "t")).held == (A,)
+    await world.advance(1e-6)
+    assert (await world.sketch.begin(PARTITION, [B], "u")).held == ()
+
+
+async def test_copies_that_are_dead_but_not_swept_up_hold_nothing(make: Make) -> None:
+    world = await make(SketchLimits(expired_at_once=1))
+    keys = [f"articles/{n}#g" for n in range(10)]
+    for key in keys:
+        await cached(world, key)
+    await world.advance(15.0)
+    assert (await world.sketch.begin(PARTITION, [keys[9]], "t")).held == ()
+    assert not any((await world.snapshot()).bits)
+
+
+async def test_keys_that_share_bits_leave_one_another_theirs(make: Make) -> None:
+    world = await make(shape=FilterShape(bits=64, hashes=4))
+    short, long = ([f"{kind}/{n}#g" for n in range(5)] for kind in ("short", "long"))
+    await cached(world, *short, ttl_s=10.0)
+    await cached(world, *long, ttl_s=20.0)
+    await written(world, *short, *long)
+    await world.advance(15.0)
+    snapshot = await world.snapshot()
+    assert snapshot.bits == bits_of(long, snapshot.shape)
+    await world.advance(10.0)
+    assert not any((await world.snapshot()).bits)
+
+
+async def test_lifetimes_of_layers_add_up(make: Make) -> None:
+    world = await make(SketchLimits(margin_s=5.0, layers=3))
+    await cached(world, A, ttl_s=10.0)
+    await written(world, A)
+    await world.advance(35.0 - 1e-6)
+    assert has(await world.snapshot(), A)
+    await world.advance(1e-6)
+    assert not has(await world.snapshot(), A)
+
+
+async def test_a_shorter_life_handed_out_later_takes_nothing_back(world: World) -> None:
+    await cached(world, A, ttl_s=50.0)
+    await cached(world, A, ttl_s=1.0)
+    await written(world, A)
+    await world.advance(50.0)
+    assert has(await world.snapshot(), A)
+
+
+async def test_reads_of_the_new_version_do_not_keep_a_key_in_the_filter(world: World) -> None:
+    await cached(world, A)
+    await written(world, A)
+    await world.advance(10.0)
+    await cached(world, A, ttl_s=100.0)
+    await world.advance(5.0)
+    assert not has(await world.snapshot(), A)
+    assert (await world.sketch.begin(PARTITION, [A], "t2")).held == (A,)
+
+
+async def test_nothing_is_handed_out_while_a_write_is_pending(world: World) -> None:
+    await world.sketch.begin(PARTITION, [A], "t")
+    refused = await world.sketch.report_read(PARTITION, [A, B], 10.0)
+    assert (refused.ttl_us, refused.fill, refused.now_us) == (0, "", world.now_us)
+    await world.sketch.end(PARTITION, "t", {})
+    assert (await world.sketch.begin(PARTITION, [A, B], "u")).held == ()
+
+
+async def test_a_key_stays_while_a_write_is_pending_however_long(world: World) -> None:
+    await cached(world, A)
+    await world.sketch.begin(PARTITION, [A], "t")
+    await world.advance(1000.0)
+    assert has(await world.snapshot(), A)
+    await world.sketch.end(PARTITION, "t", {})
+    assert not any((await world.snapshot()).bits)
+
+
+async def test_a_key_stays_until_the_last_of_several_writes_has_ended(world: World) -> None:
+    await cached(world, A)
+    await world.sketch.begin(PARTITION, [A], "t")
+    await world.sketch.begin(PARTITION, [A], "u")
+    await world.advance(1000.0)
+    await world.sketch.end(PARTITION, "t", {})
+    assert has(await world.snapshot(), A)
+    assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
+    await world.sketch.end(PARTITION, "u", {})
+    assert not any((await world.snapshot()).bits)
+    await cached(world, A)
+
+
+async def test_beginning_and_ending_twice_counts_once(world: World) -> None:
+    await cached(world, A)
+    first = await world.sketch.begin(PARTITION, [A, A], "t")
+    assert await world.sketch.begin(PARTITION, [A], "t") == first
+    assert (await world.sketch.begin(PARTITION, [A, B], "t")).held == (A,)
+    for _ in range(2):
+        await world.sketch.end(PARTITION, "t", {})
+    await world.sketch.end(PARTITION, "never begun", {A: 3})
+    await cached(world, A, B)
+    await world.advance(15.0)
+    assert not any((await world.snapshot()).bits)
+
+
+async def test_versions_are_known_from_writes_while_caches_may_hold_the_key(world: World) -> None:
+    await cached(world, A)
+    await written(world, A, version=5)
+    assert (await world.sketch.report_read(PARTITION, [A, B], 10.0)).versions == (5, None)
+    await world.sketch.begin(PARTITION, [A], "t")
+    assert (await world.sketch.report_read(PARTITION, [A, B], 10.0)).versions == (None, None)
+    await world.sketch.end(PARTITION, "t", {A: 7})
+    assert (await world.sketch.report_read(PARTITION, [A], 1.0)).versions == (7,)
+    await world.advance(20.0)
+    assert (await world.sketch.report_read(PARTITION, [A], 1.0)).versions == (None,)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "known"), [(9, 8, 9), (8, 9, 9), (None, 8, None), (8, None, None)]
+)
+async def test_the_write_that_ends_last_need_not_be_the_last(
+    world: World, first: int | None, second: int | None, known: int | None
+) -> None:
+    await cached(world, A)
+    await world.sketch.begin(PARTITION, [A], "t")
+    await world.sketch.begin(PARTITION, [A], "u")
+    for token, version in (("t", first), ("u", second)):
+        assert (await world.sketch.report_read(PARTITION, [A], 1.0)).versions == (None,)
+        await world.sketch.end(PARTITION, token, {} if version is None else {A: version})
+    assert (await world.sketch.report_read(PARTITION, [A], 1.0)).versions == (known,)
+
+
+async def test_readers_fill_versions_in(world: World) -> None:
+    one = await world.sketch.report_read(PARTITION, [A], 10.0)
+    two = await world.sketch.report_read(PARTITION, [A, B], 10.0)
+    await world.sketch.fill(PARTITION, "not a token", {A: 3})
+    await world.sketch.fill(PARTITION, one.fill, {A: 4, B: 4})
+    await world.sketch.fill(PARTITION, two.fill, {B: 6})
+    known = await world.sketch.report_read(PARTITION, [A, B], 10.0)
+    assert (known.versions, known.fill) == ((4, 6), "")
+
+
+async def test_a_fill_is_ignored_if_a_write_came_between(world: World) -> None:
+    read = await world.sketch.report_read(PARTITION, [A], 10.0)
+    await world.sketch.begin(PARTITION, [A], "t")
+    await world.sketch.fill(PARTITION, read.fill, {A: 4})
+    assert (await world.sketch.report_read(PARTITION, [A], 10.0)).versions == (None,)
+    await world.sketch.end(PARTITION, "t", {})
+    await world.sketch.report_read(PARTITION, [A], 10.0)
+    await world.sketch.fill(PARTITION, read.fill, {A: 4})
+    assert (await world.sketch.report_read(PARTITION, [A], 10.0)).versions == (None,)
+
+
+@pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf"), 1e-9])
+async def test_a_life_that_makes_no_sense_is_not_granted(world: World, ttl_s: float) -> None:
+    assert (await world.sketch.report_read(PARTITION, [A], ttl_s)).ttl_us == 0
+    assert (await world.sketch.begin(PARTITION, [A], "t")).held == ()
+
+
+async def test_no_life_is_longer_than_the_longest(world: World) -> None:
+    assert (await world.sketch.report_read(PARTITION, [A], 1e6)).ttl_us == 100_000_000
+    assert (await world.sketch.report_read(PARTITION, [], 10.0)).ttl_us == 0
+
+
+async def test_no_more_keys_become_cacheable_than_account_is_kept_of(make: Make) -> None:
+    world = await make(SketchLimits(keys=2, margin_s=0.0))
+    await cached(world, A, ttl_s=10.0)
+    assert (await world.sketch.report_read(PARTITION, [A, B, "c"], 10.0)).ttl_us == 0
+    await cached(world, A, B)
+    assert (await world.sketch.report_read(PARTITION, ["c"], 10.0)).ttl_us == 0
+    await cached(world, B)
+    await world.advance(11.0)
+    await cached(world, "c", "d")
+
+
+async def test_what_expires_leaves_in_passing(make: Make) -> None:
+    world = await make(SketchLimits(expired_at_once=2, margin_s=0.0))
+    keys = [f"articles/{n}#g" for n in range(40)]
+    await cached(world, *keys, ttl_s=10.0)
+    await written(world, *keys)
+    await world.advance(11.0)
+    for _ in range(25):
+        await world.sketch.report_read(PARTITION, [A], 0.0)
+    assert await world.sketch.expire(PARTITION) == 0
+    assert not any((await world.snapshot()).bits)
+
+
+async def test_a_pending_write_is_an_orphan_once_its_lease_has_ended(world: World) -> None:
+    await cached(world, A)
+    await world.sketch.begin(PARTITION, [A, B], "t")
+    await world.advance(20.0)
+    await world.sketch.begin(PARTITION, [B], "u")
+    await world.sketch.begin(PARTITION, [A, B], "t")  # renews nothing
+    assert await world.sketch.orphans([PARTITION], 10) == []
+    await world.advance(10.0)
+    (orphan,) = await world.sketch.orphans([PARTITION], 10)
+    assert (orphan.partition, orphan.token, set(orphan.keys)) == (PARTITION, "t", {A, B})
+    assert await world.sketch.orphans([PARTITION], 10) == [orphan]
+    assert await world.sketch.orphans([PARTITION], 0) == []
+    await world.sketch.end(PARTITION, orphan.token, {})
+    await world.advance(20.0)
+    assert [o.token for o in await world.sketch.orphans([PARTITION], 10)] == ["u"]
+
+
+async def test_generations_tell_filters_apart(world: World) -> None:
+    await cached(world, A)
+    empty = await world.snapshot()
+    await cached(world, A)
+    assert await world.snapshot() == empty
+    await written(world, A)
+    full = await world.snapshot()
+    await world.advance(20.0)
+    after = await world.snapshot()
+    assert empty.generation < full.generation < after.generation
+    assert empty.run_id == full.run_id == after.run_id
+
+
+async def test_a_union_has_the_keys_of_all_parts(world: World) -> None:
+    other = Partition("news", "authors")
+    await world.sketch.create(other)
+    await cached(world, A)
+    await written(world, A)
+    await world.sketch.report_read(other, ["authors/1#g"], 10.0)
+    before = await world.sketch.snapshot([PARTITION, other])
+    await world.sketch.begin(other, ["authors/1#g"], "t")
+    union = await world.sketch.snapshot([PARTITION, other])
+    assert has(union, A)
+    assert has(union, "authors/1#g")
+    assert not has(before, "authors/1#g")
+    assert union.generation != before.generation
+    assert union.run_id == before.run_id
+    nothing = await world.sketch.snapshot([])
+    assert not any(nothing.bits)
+
+
+@pytest.mark.parametrize("how", ["everything", "a part", "renewed"])
+async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) -> None:
+    await cached(world, A)
+    before = await world.snapshot()
+    if how == "renewed":
+        await world.sketch.invalidate(PARTITION)
+    else:
+        await world.lose(everything=how == "everything")
+    lost = await world.snapshot()
+    assert lost.revalidate_all
+    assert set(lost.bits) == {0xFF}
+    assert lost.run_id != before.run_id
+    assert (await world.sketch.begin(PARTITION, [B], "t")).held == (B,)
+    await world.sketch.end(PARTITION, "t", {B: 4})
+    assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
+    await world.advance(30.0)
+    await cached(world, A)
+    await world.advance(SATURATED_S - 30.0 - 1e-6)
+    assert (await world.snapshot()).revalidate_all
+    await world.advance(1e-6)
+    after = await world.snapshot()
+    assert not any(after.bits)
+    assert after.run_id == lost.run_id
+    assert after.generation != lost.generation
+
+
+async def test_writes_that_survive_a_loss_stay_pending(redis_config: SystemConfig) -> None:
+    world = await redis_world(redis_config.url, LIMITS)
+    try:
+        await world.sketch.create(PARTITION)
+        await world.sketch.begin(PARTITION, [A], "t")
+        assert await world.lose(everything=False)
+        await world.snapshot()
+        await world.advance(30.0)
+        assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
+        assert [o.token for o in await world.sketch.orphans([PARTITION], 10)] == ["t"]
+        await world.sketch.end(PARTITION, "t", {})
+        await cached(world, A)
+    finally:
+        await world.close()
+
+
+async def test_a_union_with_a_lost_part_has_everything_revalidated(world: World) -> None:
+    union = await world.sketch.snapshot([PARTITION, Partition("news", "unheard_of")])
+    assert union.revalidate_all
+    assert set(union.bits) == {0xFF}
+
+
+async def test_what_was_written_since_the_loss_is_known_when_it_is_over(world: World) -> None:
+    await world.lose(everything=True)
+    await world.sketch.report_read(PARTITION, [A], 100.0)
+    await world.advance(31.0)
+    await cached(world, A, ttl_s=100.0)
+    await written(world, A)
+    await world.advance(SATURATED_S - 31.0)
+    snapshot = await world.snapshot()
+    assert not snapshot.revalidate_all
+    assert has(snapshot, A)
+
+
+async def test_a_part_that_nobody_created_counts_as_lost(make: Make) -> None:
+    world = await make(created=False)
+    assert (await world.snapshot()).revalidate_all
+    await world.sketch.create(PARTITION)
+    assert (await world.snapshot()).revalidate_all
+
+
+async def test_purges_are_due_at_the_end_and_again(world: World) -> None:
+    await cached(world, A, B)
+    await world.sketch.begin(PARTITION, [A], "t")
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+    await world.sketch.end(PARTITION, "t", {})
+    await world.advance(0.001)
+    taken = await world.sketch.take_purges([PARTITION], 10)
+    assert [(purge.partition, purge.key) for purge in taken] == [(PARTITION, A)]
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+    await world.sketch.acknowledge_purges(taken)
+    await world.advance(7.999)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+    await world.advance(2.0)
+    again = await world.sketch.take_purges([PARTITION], 10)
+    assert [purge.key for purge in again] == [A]
+    await world.sketch.acknowledge_purges(again)
+    await world.advance(100.0)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+
+
+async def test_a_repeated_purge_is_not_put_off_by_later_writes(world: World) -> None:
+    await cached(world, A, ttl_s=100.0)
+    await written(world, A)
+    await world.advance(4.0)
+    await written(world, A)
+    await world.advance(0.001)
+    await world.sketch.acknowledge_purges(await world.sketch.take_purges([PARTITION], 10))
+    await world.advance(6.0)  # the first write's again is due from 8 to 10 seconds after it
+    first = await world.sketch.take_purges([PARTITION], 10)
+    assert [purge.key for purge in first] == [A]
+    await world.sketch.acknowledge_purges(first)
+    await world.advance(4.0)
+    assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [A]
+
+
+async def test_purges_that_are_not_done_are_given_out_again(world: World) -> None:
+    await cached(world, A)
+    await written(world, A)
+    await world.advance(0.001)
+    first = await world.sketch.take_purges([PARTITION], 10)
+    await world.advance(10.0)
+    second = await world.sketch.take_purges([PARTITION], 10)
+    assert [p.key for p in second] == [A]
+    await world.sketch.acknowledge_purges(second)
+    await world.sketch.acknowledge_purges(first)
+    await world.advance(100.0)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+
+
+async def test_a_confirmation_does_not_settle_what_came_later(world: World) -> None:
+    await cached(world, A)
+    await written(world, A)
+    await world.advance(0.001)
+    first = await world.sketch.take_purges([PARTITION], 10)
+    await written(world, A)
+    await world.sketch.acknowledge_purges(first)
+    await world.advance(0.001)
+    assert [p.key for p in await world.sketch.take_purges([PARTITION], 10)] == [A]
+
+
+async def test_purges_of_many_parts_come_up_to_the_limit(world: World) -> None:
+    partitions = [Partition("news", f"c{n}") for n in range(5)]
+    for partition in partitions:
+        await world.sketch.create(partition)
+    for partition in partitions[3:]:
+        keys = [f"k{n}" for n in range(6)]
+        await world.sketch.report_read(partition, keys, 10.0)
+        await world.sketch.begin(partition, keys, "t")
+        await world.sketch.end(partition, "t", {})
+    await world.advance(0.001)
+    sizes = [len(await world.sketch.take_purges(partitions, limit)) for limit in (1, 8, 100)]
+    assert sum(sizes) == 12
+    assert sizes[0] == 1
+    assert sizes[1] == 8
+
+
+async def test_without_proxies_no_purges_are_kept(make: Make) -> None:
+    world = await make(SketchLimits(purge_again_s=None))
+    await cached(world, A)
+    await written(world, A)
+    await world.advance(1.0)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+
+
+@pytest.mark.parametrize("keys", [["k"] * 5_001, ["k" * 5_000], ["\ud800"]])
+async def test_what_is_out_of_bounds_is_refused(world: World, keys: list[str]) -> None:
+    with pytest.raises(SketchUnavailable):
+        await world.sketch.begin(PARTITION, keys, "t")
+    with pytest.raises(SketchUnavailable):
+        await world.sketch.report_read(PARTITION, keys, 10.0)
+    with pytest.raises(SketchUnavailable):
+        await world.sketch.end(
+            PARTITION, "t", dict.fromkeys(keys + [f"{n}" for n in range(5001)], 1)
+        )
+
+
+async def test_thousands_of_keys_at_once_are_one_step(world: World) -> None:
+    keys = [f"articles/{n}#ü {{}}\r\n" for n in range(4_000)]
+    assert (await world.sketch.report_read(PARTITION, keys, 10.0)).ttl_us
+    assert (await world.sketch.begin(PARTITION, keys, "t")).held == tuple(keys)
+    snapshot = await world.snapshot()
+    assert all(has(snapshot, key) for key in keys)
+    await world.sketch.end(PARTITION, "t", dict.fromkeys(keys, 2**53 - 1))
+    grant = await world.sketch.report_read(PARTITION, keys, 10.0)
+    assert set(grant.versions) == {2**53 - 1}
+
+
+async def test_versions_beyond_exact_numbers_count_as_unknown(world: World) -> None:
+    await cached(world, A)
+    await written(world, A, version=2**53)
+    assert (await world.sketch.report_read(PARTITION, [A], 10.0)).versions == (None,)
+
+
+async def test_what_is_asked_at_once_is_answered_as_if_in_turn(world: World) -> None:
+    keys = [f"articles/{n}#g" for n in range(300)]
+    grants = await asyncio.gather(*(world.sketch.report_read(PARTITION, [k], 10.0) for k in keys))
+    assert all(grant.ttl_us for grant in grants)
+    begun = await asyncio.gather(*(world.sketch.begin(PARTITION, [k], f"t{k}") for k in keys))
+    assert [b.held for b in begun] == [(k,) for k in keys]
+    calls: list[Awaitable[Any]] = [world.sketch.end(PARTITION, f"t{k}", {k: 1}) for k in keys]
+    await asyncio.gather(*calls, world.sketch.snapshot([PARTITION]))
+    told = await world.sketch.report_read(PARTITION, keys, 10.0)
+    assert set(told.versions) == {1}
+
+
+async def test_another_shape_begins_parts_anew(redis_config: SystemConfig) -> None:
+    world = await redis_world(redis_config.url, LIMITS)
+    wider = FilterShape(SHAPE.bits * 2, SHAPE.hashes, SHAPE.seed)
+    try:
+        await world.sketch.create(PARTITION)
+        before = await world.snapshot()
+        other = world.other(LIMITS, wider)
+        after = await other.snapshot([PARTITION])
+        await other.close()
+        assert after.revalidate_all
+        assert len(after.bits) == 2 * len(before.bits)
+    finally:
+        await world.close()
+
+
+async def test_lifetimes_of_former_settings_are_not_forgotten(redis_config: SystemConfig) -> None:
+    world = await redis_world(redis_config.url, LIMITS)
+    shorter = world.other(SketchLimits(longest_ttl_s=1.0), SHAPE)
+    try:
+        await cached_until_lost(world)
+        assert (await shorter.snapshot([PARTITION])).revalidate_all
+        await world.advance(SATURATED_S - 1e-6)
+        assert (await shorter.snapshot([PARTITION])).revalidate_all
+        await world.advance(1e-6)
+        assert not (await shorter.snapshot([PARTITION])).revalidate_all
+    finally:
+        await shorter.close()
+        await world.close()
+
+
+async def cached_until_lost(world: World) -> None:
+    await world.sketch.create(PARTITION)
+    await cached(world, A, ttl_s=100.0)
+    await world.lose(everything=False)
+
+
+@pytest.mark.parametrize("namespace", ["{x", "x}"])
+def test_a_namespace_has_no_brace(namespace: str) -> None:
+    with pytest.raises(ValueError, match="brace"):
+        RedisSketch("redis://localhost", LIMITS, SHAPE, namespace)
+
+
+def test_a_filter_in_redis_has_a_size_that_its_counts_fit_in() -> None:
+    with pytest.raises(ValueError, match="bits"):
+        RedisSketch("redis://localhost", LIMITS, FilterShape(2**31))
+
+
+async def test_a_redis_that_is_not_there_makes_the_sketch_unavailable() -> None:
+    sketch = RedisSketch("redis://127.0.0.1:1", LIMITS, SHAPE)
+    with pytest.raises(SketchUnavailable):
+        await sketch.begin(PARTITION, [A], "t")
+    with pytest.raises(SketchUnavailable):
+        await sketch.create(PARTITION)
+    await sketch.close()
+
+
+async def test_a_script_that_the_server_forgot_is_loaded_again(redis_config: SystemConfig) -> None:
+    world = await redis_world(redis_config.url, LIMITS)
+    try:
+        await world.sketch.create(PARTITION)
+        await world.forget_scripts()
+        await cached(world, A)
+    finally:
+        await world.close()

@@ -1,0 +1,323 @@
+"""Random histories of writers, readers, caches, crashes and losses, against both server sketches.
+
+The laws: no copy that is out of date is alive in a cache and not in the filter; a version that is
+told is the store's; the filter is exactly what was written while it was handed out, until the last
+copy has died and no write is pending; what is owed to proxies is given out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from mediator.stores.port import SystemConfig
+from sketch.protocol.port import EndResult, Grant, ResultChanges, SketchLimits
+from tests.process.sketch.sketches import PARTITION, World, bits_of, has, memory_world, redis_world
+
+LIMITS = SketchLimits(
+    longest_ttl_s=20.0,
+    margin_s=2.0,
+    lease_s=6.0,
+    expired_at_once=1,
+    purge_again_s=4.0,
+    purge_lease_s=3.0,
+)
+US = 1_000_000
+AGAIN_US, PURGE_LEASE_US, STEP_US = 4 * US, 3 * US, US
+KEYS = [f"articles/{number}#ü" for number in range(3)]
+STEPS_S = [1e-6, 0.5, 1.0, 1.999999, 2.0, 3.0, 6.0, 10.0, 22.0]
+TTLS_S = [0.5, 3.0, 10.0, 20.0]
+some_keys = st.lists(st.sampled_from(KEYS), min_size=1, max_size=2)
+T = TypeVar("T")
+
+
+@dataclass
+class Write:
+    """A writer, which may be gone for good at any moment."""
+
+    token: str
+    keys: list[str]
+    deadline: int
+    held: set[str]
+    marked: bool = True
+    fenced: bool = False
+    made: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Read:
+    """A reader on its way from the report to the cache."""
+
+    grant: Grant
+    keys: list[str]
+    seen: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy in a cache."""
+
+    key: str
+    version: int
+    dies: int
+
+
+@dataclass
+class Model:
+    """What the sketch is to know, in the words of its port."""
+
+    handed: dict[str, int] = field(default_factory=dict)
+    stale: dict[str, int] = field(default_factory=dict)
+    entered: set[str] = field(default_factory=set)
+    owed: set[tuple[str, int]] = field(default_factory=set)
+    given: dict[str, int] = field(default_factory=dict)
+    saturated_until: int = 0
+    uncacheable_until: int = 0
+
+
+class Histories(RuleBasedStateMachine):
+    """Takes one step of somebody's at a time."""
+
+    world_of: ClassVar[Callable[[], Coroutine[Any, Any, World]]]
+    writes = Bundle("writes")
+    reads = Bundle("reads")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exact = False
+        self.loop = asyncio.new_event_loop()
+        self.world = self.run(type(self).world_of())
+        self.run(self.world.sketch.create(PARTITION))
+        self.model = Model()
+        self.store = dict.fromkeys(KEYS, 1)
+        self.copies: set[Copy] = set()
+        self.pending: dict[str, Write] = {}
+        self.wanted: set[str] = set()
+        self.tokens = map(str, count())
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(call)
+
+    def teardown(self) -> None:
+        leaks = self.run(self.world.leaks())
+        self.run(self.world.close())
+        self.loop.close()
+        assert leaks == []
+
+    @property
+    def now(self) -> int:
+        return self.world.now_us
+
+    @property
+    def marked(self) -> set[str]:
+        return {key for write in self.pending.values() for key in write.keys}
+
+    @initialize(exact=st.booleans())
+    def choose(self, exact: bool) -> None:
+        """Let all that has expired leave at once, or in passing only."""
+        self.exact = exact
+
+    # Writers
+
+    @rule(target=writes, keys=some_keys)
+    def begin(self, keys: list[str]) -> Write:
+        model, copied = self.model, {k for k in keys if self.model.handed.get(k, 0) > self.now}
+        write = Write(next(self.tokens), keys, self.now + 6 * US, copied)
+        if self.now < model.saturated_until:
+            write.held = set(keys)
+        begun = self.run(self.world.sketch.begin(PARTITION, keys, write.token))
+        assert set(begun.held) == write.held
+        for key in copied:
+            model.stale[key] = max(model.stale.get(key, 0), model.handed[key])
+        model.entered |= copied
+        self.pending[write.token] = write
+        return write
+
+    @rule(write=writes)
+    def begin_again(self, write: Write) -> None:
+        if write.token in self.pending:
+            begun = self.run(self.world.sketch.begin(PARTITION, write.keys, write.token))
+            assert set(begun.held) == write.held
+
+    @rule(write=writes)
+    def land(self, write: Write) -> None:
+        """Let the store take a write, unless it is too late for that."""
+        if not write.fenced and not write.made and self.now < write.deadline:
+            for key in set(write.keys):
+                self.store[key] += 1
+                write.made[key] = self.store[key]
+
+    @rule(write=writes, told=st.booleans(), looked=st.booleans())
+    def end(self, write: Write, told: bool, looked: bool) -> None:
+        """End a write, perhaps not for the first time, perhaps after a look at the queries."""
+        write.fenced = True
+        changes = ResultChanges(
+            (), self.run(self.world.sketch.registrations(PARTITION, 0)).sequence
+        )
+        made = write.made if told else {}
+        ending = self.world.sketch.end(PARTITION, write.token, made, changes if looked else None)
+        wanted = write.token in self.pending and not self.wanted.isdisjoint(write.keys)
+        assert self.run(ending) is (EndResult.CONTENDED if wanted else EndResult.DONE)
+        self._ended(write)
+
+    @rule(keys=some_keys)
+    def write(self, keys: list[str]) -> None:
+        """Write without a break."""
+        write = self.begin(keys)
+        self.land(write)
+        self.end(write, told=True, looked=True)
+
+    @rule()
+    def recover(self) -> None:
+        orphans = self.run(self.world.sketch.orphans([PARTITION], 100))
+        late = {t for t, write in self.pending.items() if write.deadline <= self.now}
+        assert {orphan.token for orphan in orphans} == late
+        for orphan in orphans:
+            write = self.pending[orphan.token]
+            assert set(orphan.keys) == set(write.keys)
+            write.fenced = True
+            self.run(self.world.sketch.end(PARTITION, orphan.token, {}))
+            self._ended(write)
+
+    def _ended(self, write: Write) -> None:
+        if self.pending.pop(write.token, None) is not None:
+            due, owed = self.now + 1, self.model.owed
+            for key in write.held:
+                owed -= {(k, at) for k, at in owed if k == key and at < due}
+                owed |= {(key, due), (key, due + AGAIN_US)}
+                self.model.given.pop(key, None)
+        self.wanted &= self.marked
+
+    # Readers and caches
+
+    @rule(target=reads, keys=some_keys, ttl_s=st.sampled_from(TTLS_S))
+    def report_read(self, keys: list[str], ttl_s: float) -> Read:
+        grant = self.run(self.world.sketch.report_read(PARTITION, keys, ttl_s))
+        pending, too_early = self.marked & set(keys), self.now < self.model.uncacheable_until
+        refused = bool(pending) or too_early
+        if not too_early:
+            self.wanted |= pending
+        assert grant.now_us == self.now
+        assert grant.ttl_us == (0 if refused else ttl_s * US)
+        for key, version in zip(keys, grant.versions, strict=True):
+            assert version in (None, self.store[key])
+        if not refused:
+            alive = self.now + grant.ttl_us + 2 * US
+            for key in keys:
+                self.model.handed[key] = max(self.model.handed.get(key, 0), alive)
+        return Read(grant, keys)
+
+    @rule(read=reads)
+    def read_store(self, read: Read) -> None:
+        if not read.seen:
+            read.seen = {key: self.store[key] for key in read.keys}
+
+    @rule(read=reads)
+    def fill(self, read: Read) -> None:
+        self.run(self.world.sketch.fill(PARTITION, read.grant.fill, read.seen))
+
+    @rule(read=reads)
+    def receive(self, read: Read) -> None:
+        """Let a cache have the answer, unless it took too long."""
+        if read.grant.ttl_us and self.now <= read.grant.now_us + 2 * US:
+            dies = self.now + read.grant.ttl_us
+            self.copies |= {Copy(key, version, dies) for key, version in read.seen.items()}
+
+    @rule(keys=some_keys, ttl_s=st.sampled_from(TTLS_S))
+    def cache(self, keys: list[str], ttl_s: float) -> None:
+        """Read without a break."""
+        read = self.report_read(keys, ttl_s)
+        for step in (self.read_store, self.fill, self.receive):
+            step(read)
+
+    # Proxies
+
+    @rule(confirmed=st.booleans())
+    def purge(self, confirmed: bool) -> None:
+        model, purges = self.model, self.run(self.world.sketch.take_purges([PARTITION], 100))
+        given = {purge.key for purge in purges}
+        free = {k for k in KEYS if model.given.get(k, 0) + PURGE_LEASE_US <= self.now}
+        assert given >= {k for k, at in model.owed if at + STEP_US <= self.now and k in free}
+        assert given <= {k for k, _ in model.owed}
+        model.given |= dict.fromkeys(given, self.now)
+        if confirmed:
+            self.run(self.world.sketch.acknowledge_purges(purges))
+            model.owed = {(k, at) for k, at in model.owed if k not in given or at > self.now}
+            for key in given:
+                del model.given[key]
+
+    # What happens to all
+
+    @rule(seconds=st.sampled_from(STEPS_S))
+    def wait(self, seconds: float) -> None:
+        self.run(self.world.advance(seconds))
+        model = self.model
+        model.handed = {key: until for key, until in model.handed.items() if until > self.now}
+        model.stale = {key: until for key, until in model.stale.items() if until > self.now}
+        self.copies = {copy for copy in self.copies if copy.dies > self.now}
+
+    @precondition(lambda self: self.copies or self.pending)
+    @rule(everything=st.booleans())
+    def lose(self, everything: bool) -> None:
+        """Kill the sketch; writers and readers who are under way go on as if nothing was."""
+        kept = self.run(self.world.lose(everything=everything))
+        owed, given = (self.model.owed, self.model.given) if kept else (set(), {})
+        self.model = Model(owed=owed, given=given)
+        self.model.saturated_until = self.now + 22 * US
+        self.model.uncacheable_until = self.now + 6 * US
+        if not kept:
+            self.pending, self.wanted = {}, set()
+
+    @invariant()
+    def no_copy_out_of_date_passes_the_filter(self) -> None:
+        snapshot = self.run(self.world.sketch.snapshot([PARTITION]))
+        assert snapshot.time_us == self.now
+        for copy in self.copies:
+            assert copy.version == self.store[copy.key] or has(snapshot, copy.key)
+
+    @invariant()
+    def the_filter_is_exact_once_what_has_expired_has_left(self) -> None:
+        model = self.model
+        model.entered &= self.marked | set(model.stale)
+        if not self.exact:
+            return
+        snapshot = self.run(self.world.snapshot())
+        assert snapshot.revalidate_all == (self.now < model.saturated_until)
+        if not snapshot.revalidate_all:
+            assert snapshot.bits == bits_of(model.entered)
+
+
+def _hold(world_of: Callable[[], Coroutine[Any, Any, World]], examples: int) -> None:
+    histories = type("OfTheseWorlds", (Histories,), {"world_of": staticmethod(world_of)})
+    run_state_machine_as_test(
+        histories,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=50,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_histories_in_memory() -> None:
+    _hold(lambda: memory_world(LIMITS), 300)
+
+
+def test_histories_in_redis(redis_config: SystemConfig) -> None:
+    _hold(lambda: redis_world(redis_config.url, LIMITS), 100)

@@ -1,0 +1,119 @@
+"""Laws of the codec between JSON and Python forms."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from jsonpointer import JsonPointer
+
+from mediator.base.errors import Invalid, Location
+from mediator.schema.limits import DOCUMENT_DEPTH
+from mediator.schema.scalars import DECIMAL128
+from tests.properties.queries.things import (
+    CODEC,
+    THINGS,
+    decimals,
+    documents,
+    hostile,
+    integers,
+    text_of,
+    values_of,
+)
+
+objects = st.sets(st.sampled_from(sorted(THINGS.fields)), max_size=5).flatmap(
+    lambda chosen: st.fixed_dictionaries({name: st.none() | values_of(name) for name in chosen})
+)
+
+
+@given(objects)
+def test_values_survive_json(values: dict[str, Any]) -> None:
+    wire = orjson.loads(orjson.dumps(CODEC.encode(values)))
+    decoded = CODEC.decode_object(wire)
+    assert decoded == values
+    assert text_of(CODEC.encode(decoded)) == text_of(wire)
+
+
+def decoded_or_places(body: Any) -> dict[str, Any] | tuple[Location, ...]:
+    try:
+        return CODEC.decode_object(body)
+    except Invalid as error:
+        return error.locations
+
+
+@given(st.dictionaries(st.sampled_from(sorted(THINGS.fields)) | st.text(max_size=5), hostile))
+def test_hostile_objects_are_decoded_or_told_where_they_are_wrong(body: dict[str, Any]) -> None:
+    values = decoded_or_places(body)
+    if isinstance(values, dict):
+        assert CODEC.decode_object(CODEC.encode(values)) == values
+        return
+    assert values
+    for place in values:
+        # What has no UTF-8 is escaped in the pointer, so it resolves no more.
+        if "\\" not in place.pointer:
+            JsonPointer(place.pointer).resolve(body)
+
+
+@given(hostile)
+def test_hostile_bodies_raise_nothing_but_invalid(body: Any) -> None:
+    assert decoded_or_places(body) or body == {}
+
+
+@given(decimals, st.integers(0, 30))
+def test_equal_decimals_are_written_alike(value: Decimal, zeros: int) -> None:
+    written = CODEC.encode({"decimal": value})["decimal"]
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    spelled = str(Decimal((sign, (*digits, *([0] * zeros)), exponent - zeros)))
+    assert CODEC.encode({"decimal": CODEC.decode("decimal", spelled, "")})["decimal"] == written
+    assert Decimal(written) == value
+
+
+@given(st.integers(-(10**40), 10**40), st.integers(-7000, 7000))
+def test_decimals_are_kept_exactly_or_refused(digits: int, exponent: int) -> None:
+    spelled = f"{digits}E{exponent}"
+    exact = Decimal(spelled)
+    try:
+        value = CODEC.decode("decimal", spelled, "")
+    except Invalid:
+        significant = len(str(abs(digits)).rstrip("0"))
+        assert significant > 34 or not -6143 <= exact.adjusted() <= 6144
+    else:
+        assert value == exact
+        assert not exact or DECIMAL128.create_decimal(spelled) == value
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_times_keep_their_instant(moment: datetime) -> None:
+    offset = moment.utcoffset()
+    assume(1 < moment.year < 9999 and offset is not None and not offset.seconds % 60)
+    # Times of two zones differ to Python where a clock was turned back; in UTC none does.
+    assert CODEC.decode("timestamp", moment.isoformat(), "") == moment.astimezone(UTC)
+
+
+@given(documents)
+def test_integral_numbers_in_documents_are_integers_however_written(document: Any) -> None:
+    doubled = orjson.loads(orjson.dumps(document))
+    assert text_of(CODEC.decode("document", doubled, "")) == text_of(document)
+
+
+@given(integers.filter(lambda n: abs(n) <= 2**53))
+def test_a_document_gives_one_form_to_equal_numbers(number: int) -> None:
+    whole = CODEC.decode("document", {"n": number}, "")
+    pointed = CODEC.decode("document", {"n": float(number)}, "")
+    assert text_of(whole) == text_of(pointed)
+
+
+@pytest.mark.parametrize("wrong", [2**63, float("inf"), {"": 1}, {"a\0": 1}, "\0", "\ud800"])
+def test_a_mistake_deep_in_a_document_is_found_in_linear_time(wrong: Any) -> None:
+    body = wrong
+    for _ in range(DOCUMENT_DEPTH - 2):
+        body = {"k": body}
+    with pytest.raises(Invalid) as caught:
+        CODEC.decode_object({"document": {"k": body}})
+    assert caught.value.locations[0].pointer.startswith("/document" + "/k" * (DOCUMENT_DEPTH - 1))

@@ -1,0 +1,51 @@
+"""Whatever a stranger writes is read, or refused by an error that was foreseen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.properties.parsers.parser_targets import SEEDS, TARGETS, TOKENS
+
+pieces = st.one_of(st.sampled_from(TOKENS), st.binary(max_size=8))
+edits = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), pieces), max_size=6)
+
+
+def edited(seed: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
+    """Replace some of the bytes at some places."""
+    for place, cut, piece in changes:
+        at = place % (len(seed) + 1)
+        seed = seed[:at] + piece + seed[at + cut :]
+    return seed
+
+
+def test_every_parser_has_something_to_begin_with() -> None:
+    assert SEEDS.keys() == TARGETS.keys()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_a_stranger_writes_is_read_or_refused(name: str) -> None:
+    """A quick look in every run; `tests/properties/parsers/parser_fuzzer.py` looks longer."""
+    target, seeds = TARGETS[name], SEEDS[name]
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.one_of(st.binary(max_size=80), st.builds(edited, st.sampled_from(seeds), edits)))
+    def law(raw: bytes) -> None:
+        target(raw)
+
+    law()
+
+
+@pytest.mark.skipif(find_spec("atheris") is None, reason="there is no atheris for this machine")
+def test_a_fuzzer_that_follows_what_is_reached_finds_nothing(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    fuzzer = [sys.executable, "-m", "tests.properties.parsers.parser_fuzzer", "everything"]
+    options = ["-max_total_time=3", "-verbosity=0", "-max_len=512", f"-artifact_prefix={tmp_path}/"]
+    done = subprocess.run([*fuzzer, *options], cwd=root, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]

@@ -1,0 +1,278 @@
+"""A property of joins: what a system does of them changes no answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mediator.base.clock import SystemClock
+from mediator.data_plane.executor import Executor
+from mediator.model.evaluate import Lookup, holds, lookup_of
+from mediator.model.filters import And, Compare, Comparison, Exists, Filter, Like, Not, Or, Path
+from mediator.model.guard import NullGuard
+from mediator.model.operations import Delete, Outcome
+from mediator.model.query import Join, OrderBy, Query
+from mediator.operations.calls import StoreCalls
+from mediator.query.budget import Limits
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
+from mediator.schema.tree import MISSING, ClassSchema, Field, Schema
+from mediator.schema.types import FieldType, Values
+from mediator.stores.guarded import GuardedStore
+from mediator.stores.port import Fragment, SystemConfig
+from mediator.stores.systems import Systems
+from tests.conformance.drawn_queries import FIELDS, FILTERS, drawn_records
+from tests.conformance.real_stores import opened
+from tests.process.queries.querying import fill
+from tests.process.service import scratch_systems, unique
+
+DATABASE, PAGE = "joins", 7
+NEAR, AWAY, EXPIRING, OUTER = "near", "away", "expiring", "outer"
+"""Classes: three alike, beside the outer one, on another system, and with a time to live."""
+
+ROWS = drawn_records()
+GONE = "gone"
+FIELDS_OUTER = {
+    "to": Field("to", FieldType.REFERENCE, to=NEAR),
+    "far": Field("far", FieldType.REFERENCE, to=AWAY),
+    "soon": Field("soon", FieldType.REFERENCE, to=EXPIRING),
+    "up": Field("up", FieldType.REFERENCE, to=OUTER, index=True),
+    "n": Field("n", FieldType.INTEGER, index=True),
+}
+JOINS = (
+    Join("a", ("to",), NEAR),
+    Join("b", ("up",), OUTER),
+    Join("c", ("b", "to"), NEAR, fields=("s", "tags")),
+    Join("d", ("b", "up"), OUTER),
+    Join("e", ("far",), AWAY, fields=("n",)),
+    Join("f", ("soon",), EXPIRING, fields=()),
+)
+NEARBY = JOINS[:4]
+
+
+def outer_rows() -> dict[str, Values]:
+    """Objects that refer to others in turn, to none, to nothing, and to what is not there."""
+    targets = [*ROWS, "nobody", GONE, None, MISSING]
+    rows: dict[str, Values] = {}
+    for number, target in enumerate(targets):
+        values: dict[str, Any] = {"to": target, "far": target, "soon": target}
+        values["up"] = f"o{(number * 7) % (len(targets) + 3)}" if number % 5 else None
+        values["n"] = number % 4 if number % 3 else MISSING
+        rows[f"o{number}"] = {k: v for k, v in values.items() if v is not MISSING}
+    return rows
+
+
+OUTERS = outer_rows()
+TABLES = {OUTER: OUTERS, NEAR: ROWS, AWAY: ROWS, EXPIRING: ROWS}
+
+
+def route_of(name: str, fields: dict[str, Field], system: str, ttl_s: float | None) -> ClassRoute:
+    fragment = Fragment(system, DATABASE, name, fields, {"main": tuple(fields)}, ttl_s=ttl_s)
+    return ClassRoute(ClassSchema(name, fields), 1, (fragment,))
+
+
+@pytest.fixture(scope="module")
+async def data(
+    redis_config: SystemConfig, postgresql_config: SystemConfig
+) -> AsyncIterator[Executor]:
+    """Executes queries on classes of which all but one live in PostgreSQL."""
+    clock, systems = SystemClock(), Systems()
+    calls, unused = StoreCalls(systems, NullGuard(), clock), None
+    executor = Executor(calls, unused, unused, Limits(), clock, unused)  # type: ignore[arg-type]
+    routes = {
+        NEAR: route_of(NEAR, FIELDS, "postgres", None),
+        AWAY: route_of(AWAY, FIELDS, "redis", None),
+        EXPIRING: route_of(EXPIRING, FIELDS, "postgres", 3_600.0),
+        OUTER: route_of(OUTER, FIELDS_OUTER, "postgres", None),
+    }
+    schema = Schema(DATABASE, {name: route.schema for name, route in routes.items()})
+    executor.adopt(RoutingModel(1, {DATABASE: DatabaseRoute(schema, routes)}))
+    async with AsyncExitStack() as stack:
+        configs = (redis_config, postgresql_config)
+        for config in await stack.enter_async_context(scratch_systems(*configs)):
+            store = await stack.enter_async_context(opened(replace(config, deadline_s=30.0)))
+            systems.add(GuardedStore(store, lambda _: None, clock))
+        for name, route in routes.items():
+            await systems.get(route.anchor.system).store.prepare(route.anchor)
+            await fill(executor, DATABASE, name, TABLES[name])
+        await fill(executor, DATABASE, NEAR, {GONE: {"s": "a", "n": 1}})
+        await executor.write(Delete(DATABASE, NEAR, GONE, unique()))
+        yield executor
+
+
+def joined_to(id_: str, joins: tuple[Join, ...]) -> dict[str, str | None]:
+    """Return the ids of what is joined to an object, by alias."""
+    found: dict[str, str | None] = {}
+    for join in joins:
+        *outer, reference = join.reference
+        source = found[outer[0]] if outer else id_
+        target: Any = None if source is None else OUTERS[source].get(reference)
+        found[join.alias] = target if target in TABLES[join.class_name] else None
+    return found
+
+
+def lookup_in(id_: str, joins: tuple[Join, ...]) -> Lookup:
+    own, targets = lookup_of(id_, OUTERS[id_]), joined_to(id_, joins)
+    classes = {join.alias: join.class_name for join in joins}
+
+    def lookup(path: Path) -> Any:
+        if path[0] not in classes:
+            return own(path)
+        target = targets[path[0]]
+        if target is None:
+            return MISSING
+        return lookup_of(target, TABLES[classes[path[0]]][target])(path[1:])
+
+    return lookup
+
+
+def shown(id_: str, joins: tuple[Join, ...]) -> dict[str, Any]:
+    """Return an object as it is answered, with what is joined."""
+    document: dict[str, Any] = {"id": id_, **OUTERS[id_]}
+    for join in joins:
+        target = joined_to(id_, joins)[join.alias]
+        if target is None:
+            document[join.alias] = None
+            continue
+        values = TABLES[join.class_name][target]
+        kept = {n: v for n, v in values.items() if join.fields is None or n in join.fields}
+        document[join.alias] = {"id": target, **kept}
+    return document
+
+
+def under(filter_: Filter, alias: str) -> Filter:
+    """Return a filter on a joined object."""
+    match filter_:
+        case And(parts) | Or(parts):
+            return replace(filter_, operands=tuple(under(part, alias) for part in parts))
+        case Not(part):
+            return Not(under(part, alias))
+    return replace(filter_, path=(alias, *filter_.path))
+
+
+OWN: st.SearchStrategy[Filter] = st.one_of(
+    st.builds(Compare, st.sampled_from(Comparison), st.just(("n",)), st.integers(0, 4)),
+    st.sampled_from(sorted(FIELDS_OUTER)).map(lambda name: Exists((name,))),
+)
+
+
+@st.composite
+def on_joined(draw: st.DrawFn, of_outer: list[str], of_others: list[str]) -> Filter:
+    """Draw a filter on one joined object; of those of the outer class less can be asked."""
+    if draw(st.integers(0, 2)) == 0:
+        return under(draw(OWN), draw(st.sampled_from(of_outer)))
+    return under(draw(FILTERS), draw(st.sampled_from(of_others)))
+
+
+def conditions(joins: tuple[Join, ...]) -> st.SearchStrategy[Filter]:
+    """Draw filters on objects and on what is joined to them."""
+    of_outer = [join.alias for join in joins if join.class_name == OUTER]
+    of_others = [join.alias for join in joins if join.class_name != OUTER]
+    leaves = st.one_of(
+        OWN,
+        on_joined(of_outer, of_others),
+    )
+    some = st.recursive(
+        leaves,
+        lambda parts: st.one_of(
+            st.lists(parts, min_size=1, max_size=3).map(lambda ps: Or(tuple(ps))), parts.map(Not)
+        ),
+        max_leaves=3,
+    )
+    return st.lists(some, min_size=1, max_size=3).map(lambda parts: And(tuple(parts)))
+
+
+def documents_of(answer: Any, joins: tuple[Join, ...]) -> Iterator[dict[str, Any]]:
+    """Return what was answered, in whichever form."""
+    if answer.documents is not None:
+        yield from answer.documents
+        return
+    fields = {join.alias: join.fields for join in joins}
+    for item in answer.items:
+        document = {"id": item.outcome.id, **item.outcome.values}
+        for alias, outcome in item.joined.items():
+            document[alias] = None if outcome is None else narrowed(outcome, fields[alias])
+        yield document
+
+
+def narrowed(outcome: Outcome, fields: tuple[str, ...] | None) -> dict[str, Any]:
+    values = outcome.values or {}
+    kept = {n: v for n, v in values.items() if fields is None or n in fields}
+    return {"id": outcome.id, **kept}
+
+
+async def found(data: Executor, query: Query) -> list[dict[str, Any]]:
+    """Return what all pages of a query show."""
+    items: list[dict[str, Any]] = []
+    while True:
+        answer = await data.query(query)
+        page = list(documents_of(answer, query.joins))
+        items += page
+        if answer.next is None:
+            return items
+        assert len(page) == query.limit
+        query = replace(query, after=answer.next)
+
+
+ORDERS: dict[tuple[OrderBy, ...], Any] = {
+    (): lambda id_: id_,
+    (OrderBy(("n",)),): lambda id_: (OUTERS[id_].get("n", -1), id_),
+}
+DRAWN = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+MATCHES = Like(("a", "s"), "%a%")
+
+
+EVERY_ORDER = pytest.mark.parametrize("order", ORDERS, ids=["by id", "by n"])
+
+
+@EVERY_ORDER
+@DRAWN
+@given(filter_=conditions(NEARBY), as_documents=st.booleans())
+async def test_conditions_on_objects_of_one_system_leave_what_they_should(
+    data: Executor, order: tuple[OrderBy, ...], filter_: Filter, as_documents: bool
+) -> None:
+    await check(data, filter_, NEARBY, order, as_documents=as_documents)
+
+
+@EVERY_ORDER
+@DRAWN
+@given(filter_=conditions(JOINS), as_documents=st.booleans())
+async def test_conditions_on_objects_elsewhere_leave_what_they_should(
+    data: Executor, order: tuple[OrderBy, ...], filter_: Filter, as_documents: bool
+) -> None:
+    await check(data, filter_, JOINS, order, as_documents=as_documents)
+
+
+@example(filter_=MATCHES)
+@example(filter_=Not(MATCHES))
+@example(filter_=Or((MATCHES, Compare(Comparison.EQ, ("n",), 1))))
+@example(filter_=Compare(Comparison.NE, ("a", "s"), "a"))
+@example(filter_=Compare(Comparison.EQ, ("a", "s"), None))
+@example(filter_=Exists(("c", "id")))
+@example(filter_=And((Exists(("d", "id")), Like(("c", "w"), "%"))))
+@example(filter_=And((Compare(Comparison.GE, ("d", "n"), 1), MATCHES)))
+@settings(max_examples=1)
+@given(filter_=st.just(MATCHES))
+async def test_some_conditions_on_joined_objects(data: Executor, filter_: Filter) -> None:
+    for as_documents in (False, True):
+        await check(data, filter_, NEARBY, (), as_documents=as_documents)
+
+
+async def check(
+    data: Executor,
+    filter_: Filter,
+    joins: tuple[Join, ...],
+    order: tuple[OrderBy, ...],
+    *,
+    as_documents: bool,
+) -> None:
+    """Compare a query with the same in plain Python."""
+    members: dict[str, Any] = {"joins": joins, "order": order, "as_documents": as_documents}
+    query = Query(DATABASE, OUTER, filter_, limit=PAGE, allow_scan=True, **members)
+    ids = sorted((i for i in OUTERS if holds(filter_, lookup_in(i, joins))), key=ORDERS[order])
+    assert await found(data, query) == [shown(id_, joins) for id_ in ids]

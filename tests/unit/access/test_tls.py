@@ -1,0 +1,248 @@
+"""Ports that speak TLS: with which versions, with which files, and with renewed ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from app.commands.doctor.installation import examine_tls
+from app.http.connections import Connections, PortLimits
+from app.service.serving import _server, serving
+from app.service.tls import Certificate, certificates
+from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
+from tests.process.access.certificates import write_certificate
+
+
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    body = scope["scheme"].encode()
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@asynccontextmanager
+async def served(certificate: Certificate) -> AsyncIterator[int]:
+    server = _server(hello, Connections(PortLimits()), certificate)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        task = asyncio.create_task(server.serve([listener]))
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await task
+
+
+async def asked(port: int, context: ssl.SSLContext, host: str = "localhost") -> tuple[str, str]:
+    """Ask over a connection of its own; returns whose certificate answered, and what it said."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context, server_hostname=host
+    )
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    said = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    name = x509.load_der_x509_certificate(shown).subject.rfc4514_string()
+    return name, said.rpartition("\r\n")[2]
+
+
+def trusting(certificate: Certificate) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificate.chain))
+
+
+async def test_a_port_speaks_tls_and_follows_a_renewed_certificate(tmp_path: Path) -> None:
+    certificate = write_certificate(tmp_path, "first")
+    async with served(certificate) as port:
+        assert await asked(port, trusting(certificate)) == ("CN=first", "https")
+        write_certificate(tmp_path, "second")
+        os.utime(certificate.chain, ns=(1, 1))
+        await certificate.reread()
+        assert await asked(port, trusting(certificate)) == ("CN=second", "https")
+
+
+async def test_renewed_files_that_do_not_fit_leave_the_old_ones_in_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = write_certificate(tmp_path, "first")
+    trusted = trusting(certificate)
+    async with served(certificate) as port:
+        assert await asked(port, trusted) == ("CN=first", "https")
+        key = certificate.key.read_bytes()
+        write_certificate(tmp_path, "second")
+        certificate.key.write_bytes(key)
+        os.utime(certificate.chain, ns=(1, 1))
+        await certificate.reread()
+        assert "is not used" in caplog.text
+        assert await asked(port, trusted) == ("CN=first", "https")
+        certificate.key.unlink()
+        await certificate.reread()
+        assert await asked(port, trusted) == ("CN=first", "https")
+
+
+def renew_secret(directory: Path, name: str, stamp: str) -> None:
+    """Renew the files as the kubelet renews a mounted Secret: by turning one link."""
+    (made := directory / f"..{stamp}").mkdir()
+    files = write_certificate(made, name)
+    for file in (files.chain, files.key):
+        os.utime(file, ns=(7, 7))  # that their times tell nothing
+        if not (link := directory / file.name).is_symlink():
+            link.symlink_to(Path("..data") / file.name)
+    data = directory / "..data"
+    before = data.resolve()
+    (turned := directory / "..data_tmp").symlink_to(made.name)
+    turned.replace(data)
+    if before != data:
+        shutil.rmtree(before)
+
+
+async def test_a_mounted_secret_is_followed_when_its_link_is_turned(tmp_path: Path) -> None:
+    renew_secret(tmp_path, "first", "2026_11_01")
+    certificate = Certificate("data", tmp_path / "tls.crt", tmp_path / "tls.key")
+    async with served(certificate) as port:
+        assert await asked(port, trusting(certificate)) == ("CN=first", "https")
+        for turn in range(3):
+            renew_secret(tmp_path, f"renewed {turn}", f"2026_12_0{turn}")
+            await certificate.reread()
+            assert await asked(port, trusting(certificate)) == (f"CN=renewed {turn}", "https")
+
+
+async def test_who_names_no_host_is_shown_the_renewed_certificate(tmp_path: Path) -> None:
+    certificate = write_certificate(tmp_path, "first")
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    async with served(certificate) as port:
+        write_certificate(tmp_path, "second")
+        os.utime(certificate.chain, ns=(1, 1))
+        await certificate.reread()
+        assert await asked(port, anybody, host="") == ("CN=second", "https")
+
+
+@pytest.mark.parametrize("torn", ["certificate", "key", "both"])
+async def test_files_that_are_half_written_leave_the_old_ones_in_use(
+    tmp_path: Path, torn: str
+) -> None:
+    certificate = write_certificate(tmp_path, "first")
+    trusted = trusting(certificate)
+    async with served(certificate) as port:
+        assert await asked(port, trusted) == ("CN=first", "https")
+        write_certificate(tmp_path, "second")
+        whole = trusting(certificate)
+        files = {"certificate": [certificate.chain], "key": [certificate.key]}
+        half = files.get(torn, [certificate.chain, certificate.key])
+        written = {file: file.read_bytes() for file in half}
+        for file, text in written.items():
+            file.write_bytes(text[: len(text) // 2])
+        await certificate.reread()
+        assert await asked(port, trusted) == ("CN=first", "https")
+        for file, text in written.items():
+            file.write_bytes(text)
+        await certificate.reread()
+        assert await asked(port, whole) == ("CN=second", "https")
+
+
+async def test_files_that_are_turned_while_they_are_read_leave_a_pair_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turned between being tried and being used, they would leave a certificate without its key."""
+    certificate = write_certificate(tmp_path, "first")
+    trusted = trusting(certificate)
+    load = Certificate._load
+
+    def turned(self: Certificate) -> ssl.SSLContext:
+        context = load(self)
+        self.key.write_bytes(b"not a key any more")
+        return context
+
+    async with served(certificate) as port:
+        assert await asked(port, trusted) == ("CN=first", "https")
+        write_certificate(tmp_path, "second")
+        whole = trusting(certificate)
+        monkeypatch.setattr(Certificate, "_load", turned)
+        os.utime(certificate.chain, ns=(1, 1))
+        await certificate.reread()
+        assert await asked(port, whole) == ("CN=second", "https")
+
+
+async def test_versions_before_1_2_are_refused(tmp_path: Path) -> None:
+    certificate = write_certificate(tmp_path, "first")
+    assert certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
+    newest = trusting(certificate)
+    newest.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with served(certificate) as port:
+        assert await asked(port, newest) == ("CN=first", "https")
+
+
+def test_files_that_are_of_no_use_are_refused_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    good, other = write_certificate(tmp_path / "a", "a"), write_certificate(tmp_path / "b", "b")
+    mixed = Certificate("data", good.chain, other.key)
+    with pytest.raises(MissingSetting, match="is not that of the certificate"):
+        mixed.check()
+    with pytest.raises(MissingSetting, match=r"nowhere\.key is not there"):
+        Certificate("data", good.chain, tmp_path / "nowhere.key").check()
+    with pytest.raises(MissingSetting, match="hold no certificate and key"):
+        Certificate("data", good.key, good.chain).check()
+    hidden = write_certificate(tmp_path / "a", "a", password=b"secret")
+    with pytest.raises(MissingSetting, match="is encrypted"):
+        hidden.check()
+
+
+@pytest.mark.parametrize("port", ["", "admin_"])
+async def test_a_port_whose_files_do_not_fit_ends_the_start_before_a_store_is_touched(
+    tmp_path: Path, port: str
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    good, other = write_certificate(tmp_path / "a", "a"), write_certificate(tmp_path / "b", "b")
+    mixed = HttpSettings.model_validate(
+        {f"{port}tls_certificate": good.chain, f"{port}tls_key": other.key}
+    )
+    untouched = MediatorSettings(embedded=True, data_dir=tmp_path / "untouched")
+    with pytest.raises(MissingSetting, match="is not that of the certificate"):
+        async with serving(mixed, untouched):
+            raise AssertionError
+    assert not untouched.data_dir.exists()
+
+
+def test_a_certificate_and_its_key_go_together(tmp_path: Path) -> None:
+    certificate = write_certificate(tmp_path, "first")
+    settings = HttpSettings(admin_tls_certificate=certificate.chain, admin_tls_key=certificate.key)
+    assert set(certificates(settings)) == {"admin"}
+    assert settings.admin_url == "https://127.0.0.1:8081"
+    assert certificates(HttpSettings()) == {}
+    with pytest.raises(MissingSetting, match="PORTOLAN_TLS_CERTIFICATE and PORTOLAN_TLS_KEY"):
+        certificates(HttpSettings(tls_key=certificate.key))
+
+
+@pytest.mark.parametrize(
+    ("days", "found", "told"), [(60, True, "days from now"), (-1, False, "the certificate ended")]
+)
+def test_the_doctor_tells_how_long_a_certificate_lasts(
+    tmp_path: Path, days: float, found: bool, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = write_certificate(tmp_path, "first", days=days)
+    settings = HttpSettings(tls_certificate=certificate.chain, tls_key=certificate.key)
+    [finding] = examine_tls(settings)
+    assert (finding.what, finding.found, finding.fatal) == ("TLS of the data port", found, False)
+    assert told in finding.detail
+    assert certificate.context is certificate.context
+    assert ("ended" in caplog.text) is not found
+
+
+def test_the_doctor_finds_files_that_cannot_be_used(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    [finding] = examine_tls(HttpSettings(tls_certificate=nowhere, tls_key=nowhere))
+    assert finding.fatal
+    [finding] = examine_tls(HttpSettings(tls_certificate=nowhere))
+    assert finding.fatal

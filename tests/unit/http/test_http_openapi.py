@@ -1,0 +1,58 @@
+"""The OpenAPI description of the data API says what the application does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.api.openapi.components import COMPONENTS
+from app.api.openapi.document import data_paths
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from mediator.routing.model import EMPTY
+from tests.process.data.memory_plane import MemoryPlane
+from tests.process.operation.asgi_driver import send_raw
+
+PATHS = data_paths()
+METHODS = {"get", "head", "put", "patch", "post", "delete", "options"}
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if "$ref" in node:
+            yield node["$ref"]
+        for member in node.values():
+            yield from _references(member)
+    elif isinstance(node, list):
+        for element in node:
+            yield from _references(element)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    components = COMPONENTS
+    for reference in _references([PATHS, components]):
+        _, _, kind, name = reference.split("/")
+        assert name in components[kind], reference
+
+
+def test_operations_have_names_of_their_own() -> None:
+    names = [
+        operation["operationId"]
+        for path in PATHS.values()
+        for operation in path.values()
+        if isinstance(operation, dict) and "operationId" in operation
+    ]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("template", PATHS)
+async def test_documented_methods_are_those_that_are_allowed(template: str) -> None:
+    app = DataApi(MemoryPlane(EMPTY), DataOptions(b"key"), lambda _: None)
+    path = template.format_map(
+        {"database": "news", "class": "articles", "id": "a", "run": "0" * 32}
+    ).encode()
+    allowed = (await send_raw(app, "OPTIONS", path)).headers["allow"]
+    documented = METHODS & PATHS[template].keys()
+    assert documented == {method.lower() for method in allowed.split(", ")}

@@ -1,0 +1,315 @@
+"""Whole answers on the wire: one write, and what uvicorn would have said."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+import pytest
+import uvicorn
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from app.http.message import DIRECT_EXTENSION, Request, read_body
+from app.http.problems import HttpError
+from app.http.uvicorn_protocol import Http1Protocol
+from tests.unit.http.test_http_heads import Line
+
+ROOT = Path(__file__).parents[3]
+GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PUT = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+POST = b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
+FIELDS = [(b"etag", b'"1"'), (b"content-length", b"4")]
+
+
+class Pieces(Line):
+    """A connection, and the pieces that were written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        self.pieces.append(bytes(data))
+
+
+class Server:
+    """A connection to a server, which answers each request as a whole or by messages."""
+
+    def __init__(self, *, whole: bool, status: int = 200, body: bytes = b"body") -> None:
+        self._whole, self._status, self._body = whole, status, body
+        self.fields = FIELDS if status == 200 else []
+        self.sent: list[bool] = []
+        self.line = Pieces()
+        config = Config(
+            self._app, interface="asgi3", log_config=None, access_log=False, http=Http1Protocol
+        )
+        config.load()
+        state = ServerState()
+        state.default_headers = [(b"date", b"now")]
+        self.protocol = Http1Protocol(config, state, {})
+        self.protocol.connection_made(self.line)
+
+    async def ask(self, request: bytes) -> list[bytes]:
+        """Return the pieces in which a request is answered."""
+        self.line.pieces.clear()
+        self.protocol.data_received(request)
+        while self.protocol.tasks:
+            await asyncio.gather(*self.protocol.tasks)
+        return self.line.pieces
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b"" if scope["method"] == "HEAD" else self._body
+        if self._whole:
+            self.sent.append(
+                scope["extensions"][DIRECT_EXTENSION]["send"](self._status, self.fields, body)
+            )
+        if not self._whole or not self.sent[-1]:
+            start = {"type": "http.response.start", "status": self._status, "headers": self.fields}
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+        assert (await receive())["type"] == "http.disconnect"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        GET,
+        GET.replace(b"GET", b"HEAD"),
+        GET.replace(b"1.1", b"1.0"),
+        GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"),
+        GET * 3,
+        PUT,
+        PUT + b"body" + GET,
+    ],
+    ids=["get", "head", "old", "last", "pipelined", "not yet sent", "then another"],
+)
+@pytest.mark.parametrize("status", [200, 204, 304])
+async def test_an_answer_reads_as_uvicorn_writes_it(request_: bytes, status: int) -> None:
+    body = b"body" if status == 200 else b""
+    ours, theirs = (Server(whole=whole, status=status, body=body) for whole in (True, False))
+    assert b"".join(await ours.ask(request_)) == b"".join(await theirs.ask(request_))
+    assert set(ours.sent) == {True}
+    assert ours.line.closed == theirs.line.closed
+
+
+async def test_an_answer_is_one_piece() -> None:
+    server = Server(whole=True)
+    for _ in range(2):
+        (piece,) = await server.ask(GET)
+        assert piece.startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\n")
+        assert piece.endswith(b"\r\n\r\nbody")
+
+
+async def test_a_large_body_is_not_copied() -> None:
+    server = Server(whole=True, body=bytes(1 << 20))
+    assert [len(piece) for piece in await server.ask(GET)][1:] == [1 << 20]
+
+
+@pytest.mark.parametrize("value", [b"1\r\nx: 2", b"1\n", b"\r1", b"1\0"])
+async def test_no_field_begins_another_one(value: bytes) -> None:
+    server = Server(whole=True)
+    server.fields = [(b"etag", value)]
+    assert b"etag" not in b"".join(await server.ask(GET))
+
+
+async def test_nothing_is_sent_to_who_has_gone() -> None:
+    server = Server(whole=True)
+    server.protocol.data_received(GET)
+    server.protocol.connection_lost(None)
+    await asyncio.gather(*server.protocol.tasks)
+    assert server.line.pieces == []
+    assert server.sent == [True]
+
+
+async def test_nothing_is_sent_on_a_connection_that_is_being_closed() -> None:
+    server = Server(whole=True)
+    server.protocol.data_received(GET)
+    server.line.close()
+    await asyncio.gather(*server.protocol.tasks)
+    assert server.line.pieces == []
+    assert server.sent == [True]
+
+
+async def test_who_does_not_read_is_waited_for() -> None:
+    server = Server(whole=True)
+    server.protocol.pause_writing()
+    server.protocol.data_received(GET)
+    await asyncio.sleep(0)
+    assert server.sent == [False]
+    assert server.line.pieces == []
+    server.protocol.resume_writing()
+    await asyncio.gather(*server.protocol.tasks)
+    assert b"".join(server.line.pieces).endswith(b"body")
+
+
+class Taker(Server):
+    """A server whose application takes the body of a request, or waits for its messages."""
+
+    def __init__(self) -> None:
+        super().__init__(whole=True)
+        self.taken: list[bytes | None] = []
+        self.brought: list[bytes] = []
+
+    def take(self) -> bytes | None:
+        """Take the body of the latest request."""
+        scope: Any = self.protocol.scope
+        taken: bytes | None = scope["extensions"][DIRECT_EXTENSION]["take"]()
+        return taken
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        self.taken.append(scope["extensions"][DIRECT_EXTENSION]["take"]())
+        if self.taken[-1] is None:
+            message = await receive()
+            while message.get("more_body"):
+                self.brought.append(message["body"])
+                message = await receive()
+            self.brought.append(message.get("body", b"gone"))
+        await super()._app(scope, receive, send)
+
+
+async def test_a_body_that_came_with_its_head_is_taken_at_once() -> None:
+    server = Taker()
+    for _ in range(2):
+        assert await server.ask(POST + b"body")
+    assert (server.taken, server.brought) == ([b"body"] * 2, [])
+
+
+async def test_a_body_can_be_taken_only_once() -> None:
+    server = Taker()
+    server.protocol.data_received(POST + b"body")
+    assert (server.take(), server.take()) == (b"body", b"")
+    await asyncio.gather(*server.protocol.tasks)
+
+
+@pytest.mark.parametrize("end", [b"dy", None])
+async def test_a_body_that_is_not_all_there_is_brought_by_messages(end: bytes | None) -> None:
+    server = Taker()
+    server.protocol.data_received(POST + b"bo")
+    await asyncio.sleep(0)
+    if end is None:
+        server.protocol.connection_lost(None)
+    else:
+        server.protocol.data_received(end)
+    await asyncio.gather(*server.protocol.tasks)
+    assert server.taken == [None]
+    assert b"".join(server.brought) == (b"bogone" if end is None else b"body")
+
+
+async def test_a_body_that_is_asked_for_first_is_brought_by_messages() -> None:
+    server = Taker()
+    server.protocol.data_received(PUT)
+    await asyncio.sleep(0)
+    assert server.line.pieces == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+    server.protocol.data_received(b"body")
+    await asyncio.gather(*server.protocol.tasks)
+    assert (server.taken, server.brought) == ([None], [b"body"])
+
+
+async def test_a_body_for_which_reading_stopped_is_brought_by_messages() -> None:
+    """They let it go on: the client may be sending what comes next already."""
+    server, body = Taker(), bytes(1 << 17)
+    server.protocol.data_received(POST.replace(b"4", b"%d" % len(body)) + body)
+    assert server.protocol.flow.read_paused
+    await asyncio.gather(*server.protocol.tasks)
+    assert (server.taken, server.brought) == ([None], [body])
+
+
+async def test_no_body_is_taken_of_who_has_gone() -> None:
+    server = Taker()
+    server.protocol.data_received(POST + b"body")
+    server.protocol.connection_lost(None)
+    await asyncio.gather(*server.protocol.tasks)
+    assert (server.taken, server.brought) == ([None], [b"gone"])
+
+
+async def test_nothing_comes_after_a_body_that_was_taken() -> None:
+    server = Taker()
+    server.protocol.data_received(POST + b"body")
+    assert server.take() == b"body"
+    receiving = server.protocol.cycle.receive()
+    assert asyncio.isfuture(receiving.send(None))  # it waits
+    receiving.close()
+    await asyncio.gather(*server.protocol.tasks)
+
+
+async def test_a_body_that_is_taken_has_its_limit_too() -> None:
+    async def never() -> Any:
+        raise AssertionError
+
+    scope = {
+        "method": "POST",
+        "raw_path": b"/x",
+        "query_string": b"",
+        "headers": [(b"transfer-encoding", b"chunked")],
+        "extensions": {DIRECT_EXTENSION: {"take": lambda: b"body"}},
+    }
+    assert await read_body(Request(scope, never), 4) == b"body"
+    with pytest.raises(HttpError, match="A body may have at most 3 bytes"):
+        await read_body(Request(scope, never), 3)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_nothing_of_a_request_is_left_to_the_collector(whole: bool) -> None:
+    server = Server(whole=whole)
+    gc.disable()
+    try:
+        await server.ask(GET)
+        first = ref(server.protocol.cycle)
+        await server.ask(GET)
+        assert first() is None
+    finally:
+        gc.enable()
+
+
+UNDOCUMENTED = {
+    Http1Protocol: ["_start_asgi_task", "_unsupported_upgrade_warning", "send_400_response"],
+    "protocol": [
+        *("client", "cycle", "flow", "headers", "parser", "pipeline", "scope", "server_state"),
+        *("transport", "url"),
+    ],
+    "cycle": [
+        *("access_log", "body", "default_headers", "disconnected", "flow", "keep_alive"),
+        *("message_event", "more_body", "on_response", "response_complete", "response_started"),
+        *("transport", "waiting_for_100_continue"),
+    ],
+    "flow": ["read_paused", "resume_reading", "write_paused"],
+}
+"""Names of uvicorn that it does not document, and `app.http.uvicorn_protocol` uses."""
+
+
+async def test_the_pinned_uvicorn_has_every_name_that_is_used_of_it() -> None:
+    server = Server(whole=False)
+    await server.ask(GET)
+    protocol: Any = server.protocol
+    owners = {
+        Http1Protocol: HttpToolsProtocol,
+        "protocol": protocol,
+        "cycle": protocol.cycle,
+        "flow": protocol.flow,
+    }
+    missing = [
+        name
+        for owner, names in UNDOCUMENTED.items()
+        for name in names
+        if not hasattr(owners[owner], name)
+    ]
+    assert missing == []
+
+
+def test_only_one_module_uses_undocumented_names_of_uvicorn_and_its_version_is_pinned() -> None:
+    users = [
+        path
+        for path in ROOT.glob("app/**/*.py")
+        if re.search(r"uvicorn\.protocols|httptools_impl", path.read_text())
+    ]
+    assert users == [ROOT / "app/http/uvicorn_protocol.py"]
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert f"uvicorn=={uvicorn.__version__}" in dependencies

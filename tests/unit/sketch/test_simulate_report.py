@@ -1,0 +1,147 @@
+"""The command, its files, and the page."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sketch.instruments.simulate import plots
+from sketch.instruments.simulate.command import simulate
+
+ROOT = Path(__file__).parents[3]
+app = typer.Typer()
+app.command()(simulate)
+SMALL = ["--operations", "600", "--records", "50", "--starts", "1", "--longest", "10"]
+
+
+def run(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, [*SMALL, *map(str, arguments)])
+
+
+class Elements(HTMLParser):
+    """Names and addresses of everything in a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            elif name in ("src", "href", "xlink:href"):
+                self.links.append(value or "")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("simulated")
+    result = run(
+        "--json", folder / "all.json", "--report", folder / "page.html", "--out", folder / "plots"
+    )
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_all_figures_are_written(files: Path) -> None:
+    found = orjson.loads((files / "all.json").read_bytes())
+    names = [entry["estimator"] for entry in found["entries"]]
+    assert names == ["static", "cate", "learner", "oracle"]
+    costs = {entry["estimator"]: entry["cost"] for entry in found["entries"]}
+    assert costs["oracle"] == min(costs.values())
+    static = found["entries"][0]
+    assert static["cost"] == min(point["cost"] for point in static["tried"])
+    assert static["tried"][0]["life_s"] == 0
+    assert found["workload"]["operations"] == static["counts"]["operations"] == 600
+    assert found["caches"] == ["client", "cdn"]
+    assert found["weights"]["invalidation"] == 0.2
+
+
+def test_the_page_stands_alone(files: Path) -> None:
+    text = (files / "page.html").read_text()
+    page = Elements(text)
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert page.tags.count("svg") == 4
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+    assert len(page.ids) == len(set(page.ids))
+    assert "prefers-color-scheme: dark" in text
+    assert "currentColor" in text
+    assert "Reads beyond the bound: 0." in text
+
+
+def test_the_command_line_has_it(tmp_path: Path) -> None:
+    """The real command, in a process of its own, says what was found and how fast it went."""
+    command = [str(Path(sys.executable).with_name("portolan")), "simulate", *SMALL]
+    file = tmp_path / "all.json"
+    done = subprocess.run(
+        [*command, "--workload", "b", "--json", file], capture_output=True, text=True, check=True
+    )
+    assert "ops/s" in done.stderr
+    found = orjson.loads(file.read_bytes())
+    assert found["workload"]["mix"]["update"] == 0.05
+    for entry in found["entries"]:
+        assert entry["operations_per_s"] > 0
+        assert entry["counts"]["beyond_bound"] == 0
+
+
+def test_every_option_is_explained() -> None:
+    told = (ROOT / "docs" / "ttl.md").read_text()
+    for option in inspect.signature(simulate).parameters:
+        assert f"`--{option.replace('_', '-')}`" in told
+
+
+def test_plots_are_files_of_their_own(files: Path) -> None:
+    names = sorted(file.name for file in (files / "plots").iterdir())
+    assert names == ["cost.svg", "latency.svg", "reads.svg", "sweep.svg"]
+    assert all(file.read_text().startswith("<svg") for file in (files / "plots").iterdir())
+
+
+def test_one_estimator_alone(tmp_path: Path) -> None:
+    result = run("--estimator", "learner", "--json", tmp_path / "x", "--report", tmp_path / "y")
+    assert result.exit_code == 0, result.output
+    assert [e["estimator"] for e in orjson.loads((tmp_path / "x").read_bytes())["entries"]] == [
+        "learner"
+    ]
+    assert "The cheapest is learner" in (tmp_path / "y").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--caches", "squid"),
+        ("--origin", "far"),
+        ("--weights", "1,2"),
+        ("--weights", "0,1,1,1"),
+        ("--weights", "a,1,1,1"),
+        ("--ratio", "cubic"),
+        ("--workload", "g"),
+        ("--operations", "0"),
+    ],
+)
+def test_options_that_make_no_sense(arguments: tuple[str, str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_plots_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> str:
+        raise plots.PlotsMissing("Plots need matplotlib: install portolan[plots].")
+
+    monkeypatch.setattr("sketch.instruments.simulate.page.cost_plot", missing)
+    result = run("--estimator", "oracle", "--report", tmp_path / "y")
+    assert result.exit_code == 1
+    assert not (tmp_path / "y").exists()

@@ -1,0 +1,220 @@
+"""Random histories of clients, caches and writers, in virtual time: no read beyond the bound."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import selectors
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from unittest import mock
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sketch.client import CoherentClient, renewing
+from tests.process.caching.coherent_origin import Origin, SharedCache, VirtualTime
+
+IDS = ("a1", "a2", "a3")
+DELTA_S = 1.0
+
+
+class HastySelector(selectors.DefaultSelector):
+    """Reports at once, and how long it would have waited."""
+
+    waited = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "nothing will ever happen again"
+        events = super().select(0)
+        if not events:
+            self.waited += max(timeout, 0)
+        return events
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in which time passes only where everybody waits."""
+
+    def __init__(self) -> None:
+        self._hasty = HastySelector()
+        super().__init__(self._hasty)
+
+    def time(self) -> float:
+        return self._hasty.waited
+
+
+class LoopTime(VirtualTime):
+    """The loop's time."""
+
+    @property
+    def now(self) -> float:
+        return 100.0 + asyncio.get_running_loop().time()
+
+
+class Network(httpx.AsyncBaseTransport):
+    """Brings requests to an application, late."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], drawn: random.Random) -> None:
+        self._app = httpx.ASGITransport(app)
+        self._drawn = drawn
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(self._latency())
+        response = await self._app.handle_async_request(request)
+        await response.aread()
+        await asyncio.sleep(self._latency())
+        return response
+
+    def _latency(self) -> float:
+        return self._drawn.choice([0.001, 0.02, 0.3, 2.0 * self._drawn.random()])
+
+
+class SlowOrigin(Origin):
+    """An origin that takes its time at every stage, and whose clock is set now and then.
+
+    Attributes:
+        drawn: Where chance comes from.
+        look: What a replica saw of the sketch's clock, and when.
+    """
+
+    drawn: random.Random
+    look = (-math.inf, 0)
+
+    def date_us(self) -> int:
+        """Go by a look at the clock that was 2 s ago at most."""
+        now = self.time.now
+        if now - self.look[0] > 2 * self.drawn.random():
+            self.look = now, self.clock_us()
+        return self.look[1] + int((now - self.look[0]) * 1_000_000)
+
+    async def set_clock(self) -> None:
+        """Set it forward, which begins the sketch anew, or back."""
+        for _ in range(2):
+            await asyncio.sleep(12 * self.drawn.random())
+            by_s = self.drawn.choice([-20.0, -0.9, -0.3, 0.6, 5.0])
+            self.set_us += round(by_s * 1_000_000)
+            if by_s > 0:
+                self.fresh = False
+                self.begin_anew(fresh=False)
+
+    async def _pass(self, stage: Any, exchange: Any) -> None:
+        await asyncio.sleep(self.drawn.random() ** 4)
+        await super()._pass(stage, exchange)
+
+
+@dataclass
+class History:
+    """What was written and read of each object: the versions, and when."""
+
+    acknowledged: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    seen: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    reads: int = 0
+    by_source: dict[str, int] = field(default_factory=dict)
+
+    def due(self, id_: str, before: float) -> int:
+        """The latest version acknowledged, or seen by anyone, until a time."""
+        known = [*self.acknowledged.get(id_, ()), *self.seen.get(id_, ())]
+        return max((version for at, version in known if at <= before), default=0)
+
+
+async def reader(
+    client: CoherentClient, history: History, drawn: random.Random, own: dict[str, int]
+) -> None:
+    last: dict[str, int] = {}
+    for _ in range(40):
+        await asyncio.sleep(drawn.random() ** 2)
+        id_ = drawn.choice(IDS)
+        refresh = drawn.random() < 0.1
+        now = asyncio.get_running_loop().time
+        began, written, already = now(), own.get(id_, 0), last.get(id_, 0)
+        due = history.due(id_, began if refresh else began - DELTA_S)
+        read = await client.get("articles", id_, refresh=refresh)
+        assert read.value is not None
+        version = read.value["hits"]
+        assert version >= due, f"{id_}: {version} read at {began}, {due} was due"
+        assert version >= written, f"{id_}: {version} read, {written} was written by this client"
+        assert version >= already, f"{id_}: {version} read after {already}"
+        last[id_] = max(version, last.get(id_, 0))
+        history.seen.setdefault(id_, []).append((now(), version))
+        history.reads += 1
+        history.by_source[read.source] = history.by_source.get(read.source, 0) + 1
+
+
+async def writer(
+    client: CoherentClient, history: History, drawn: random.Random, own: dict[str, int], id_: str
+) -> None:
+    for version in range(1, 8):
+        await asyncio.sleep(drawn.random() * 2)
+        await client.put("articles", id_, {"title": "t", "text": "", "hits": version})
+        own[id_] = version
+        history.acknowledged.setdefault(id_, []).append(
+            (asyncio.get_running_loop().time(), version)
+        )
+
+
+async def run(seed: int, mode: Literal["eager", "lazy"]) -> History:
+    drawn = random.Random(seed)
+    origin = SlowOrigin(LoopTime())
+    origin.drawn = drawn
+    origin.ttl_s = drawn.choice([0.3, 1.0, 3.0, 10.0])
+    origin.shows_whole = drawn.random() < 0.7
+    for id_ in IDS:
+        origin.objects["articles", id_] = {"title": "t", "text": "", "hits": 0}
+    caches = [SharedCache(origin) for _ in range(2)]
+    history = History()
+    async with asyncio.TaskGroup() as work:
+        if drawn.random() < 0.5:
+            work.create_task(origin.set_clock())
+        for number in range(4):
+            client = CoherentClient(
+                "http://origin",
+                "news",
+                delta_s=DELTA_S,
+                mode=mode,
+                transport=Network(caches[number % 2], drawn),
+                clock=origin.time,
+            )
+            own: dict[str, int] = {}
+            work.create_task(session(client, history, drawn, own, IDS[number : number + 1]))
+    return history
+
+
+async def session(
+    client: CoherentClient,
+    history: History,
+    drawn: random.Random,
+    own: dict[str, int],
+    writes: tuple[str, ...],
+) -> None:
+    async with client, asyncio.TaskGroup() as work:
+        for _ in range(2):
+            work.create_task(reader(client, history, drawn, own))
+        for id_ in writes:
+            work.create_task(writer(client, history, drawn, own, id_))
+
+
+def lived(seed: int, mode: Literal["eager", "lazy"]) -> History:
+    few = mock.patch.object(renewing, "_FEW", seed % 2)  # there are not many objects
+    with few, asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(run(seed, mode))
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32), st.sampled_from(["eager", "lazy"]))
+def test_no_read_is_beyond_the_bound(seed: int, mode: Literal["eager", "lazy"]) -> None:
+    assert lived(seed, mode).reads == 320
+
+
+def test_every_kind_of_answer_occurs() -> None:
+    sources = {source for seed in range(5) for source in lived(seed, "eager").by_source}
+    assert sources == {"own", "shared", "origin"}
+
+
+@pytest.mark.parametrize("seed", [1079, 2059, 3021])
+def test_no_read_goes_back_where_answers_overtake_each_other(seed: int) -> None:
+    """Histories in which one did: it joined a request from before an answer that had come."""
+    assert lived(seed, "eager").reads == 320

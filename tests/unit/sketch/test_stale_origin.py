@@ -1,0 +1,105 @@
+"""SickStore as the origin of a coherent cache: what its staleness adds to the bound, and when."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from mediator.stores.sick import Constant, Replicas
+from sketch.client import CoherentClient
+from tests.process.caching.coherent_origin import Exchange, Origin, Reply, SharedCache, VirtualTime
+
+DELTA_S, WINDOW_S, TTL_S = 1.0, 5.0, 20.0
+STEP_S, STEPS = 0.5, 100
+
+
+class StoreTime:
+    """The store's clock: that of the test."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time = time
+
+    def now(self) -> float:
+        return self._time.now
+
+    def monotonic(self) -> float:
+        return self._time.now
+
+
+class SickObjects(dict[tuple[str, str], dict[str, Any]]):
+    """Objects as a replica shows them whose window is known."""
+
+    def __init__(self, time: VirtualTime, window_s: float) -> None:
+        super().__init__()
+        self._replicas: Replicas[Any, Any] = Replicas(["B"], Constant(window_s), StoreTime(time))
+
+    def __setitem__(self, key: tuple[str, str], value: dict[str, Any]) -> None:
+        super().__setitem__(key, value)
+        self._replicas.write(key, value)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self._replicas.read(key, "B") or default
+
+
+class SickOrigin(Origin):
+    """An origin whose reads are stale; `keeps` says whether caches may keep them."""
+
+    def __init__(self, time: VirtualTime, window_s: float, *, keeps: bool) -> None:
+        super().__init__(time)
+        self.ttl_s = TTL_S
+        self.objects = SickObjects(time, window_s)
+        self.keeps = keeps
+
+    def _store(self, method: str, class_name: str, id_: str, value: Any) -> None:
+        self.objects[class_name, id_] = self.objects[class_name, id_] | value
+
+    async def _read(self, exchange: Exchange, class_name: str, id_: str) -> Reply:
+        reply = await super()._read(exchange, class_name, id_)
+        if not self.keeps:
+            reply.headers["cache-control"] = "no-store"
+            reply.headers.pop("portolan-expires", None)
+        return reply
+
+
+async def oldest_read_s(window_s: float, *, keeps: bool) -> float:
+    """Return for how long a value that was overwritten was still read, in seconds."""
+    time = VirtualTime()
+    origin = SickOrigin(time, window_s, keeps=keeps)
+    origin.objects["articles", "a"] = {"title": "old"}
+    time.advance(window_s)
+    transport = httpx.ASGITransport(cast("Any", SharedCache(origin)))
+    async with CoherentClient(
+        "http://origin", "news", delta_s=DELTA_S, transport=transport, clock=time
+    ) as client:
+        await client.get("articles", "a")
+        time.advance(TTL_S - 1.0)  # the first copy is about to end, so the filter soon forgets it
+        await origin.write("articles", "a", {"title": "new"})
+        written, oldest = time.now, 0.0
+        for _ in range(STEPS):
+            read = await client.get("articles", "a")
+            assert read.value is not None
+            if read.value["title"] == "old":
+                oldest = time.now - written
+            time.advance(STEP_S)
+    return oldest
+
+
+async def test_a_fresh_origin_keeps_the_bound() -> None:
+    assert await oldest_read_s(0.0, keeps=True) <= DELTA_S
+
+
+async def test_what_no_cache_keeps_is_as_stale_as_the_store() -> None:
+    assert await oldest_read_s(WINDOW_S, keeps=False) <= DELTA_S + WINDOW_S
+
+
+async def test_what_caches_keep_of_a_stale_store_is_older_than_both_together() -> None:
+    """Why answers of a copy that lags are not cacheable: a TTL begins with an old value."""
+    assert await oldest_read_s(WINDOW_S, keeps=True) > DELTA_S + WINDOW_S
+
+
+@pytest.mark.parametrize("window_s", [0.5, 2.0])
+async def test_the_instrument_tells_windows_apart(window_s: float) -> None:
+    oldest = await oldest_read_s(window_s, keeps=False)
+    assert window_s - STEP_S <= oldest <= window_s + DELTA_S
