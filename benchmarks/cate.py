@@ -25,7 +25,7 @@ from sketch.instruments.simulate.hill_climbing import HillClimbing
 from sketch.instruments.simulate.run import Prepared
 from sketch.instruments.simulate.workload import WORKLOADS, Mix, Workload
 from sketch.instruments.simulate.world import World
-from sketch.ttl.weights import Weights
+from sketch.ttl.port import Weights
 
 __all__ = ["run"]
 

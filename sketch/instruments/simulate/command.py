@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # help must not wait for numpy
     from sketch.instruments.simulate.comparison import Comparison, Question
     from sketch.instruments.simulate.world import World
     from sketch.ttl.cate import Ratio
-    from sketch.ttl.weights import Weights
+    from sketch.ttl.port import Weights
 
 __all__ = ["simulate"]
 
@@ -114,7 +114,7 @@ def simulate(
 
 
 def _weights(text: str) -> Weights:
-    from sketch.ttl.weights import Weights
+    from sketch.ttl.port import Weights
 
     numbers = [float(number) for number in text.split(",")]
     if len(numbers) != len(Weights.__slots__):

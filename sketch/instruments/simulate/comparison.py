@@ -13,7 +13,7 @@ from sketch.ttl.cate import Cate, CateSettings, Ratio
 from sketch.ttl.learner import Learner, LearnerSettings
 from sketch.ttl.rates import Memory
 from sketch.ttl.static import Static
-from sketch.ttl.weights import Weights
+from sketch.ttl.port import Weights
 
 __all__ = ["ESTIMATORS", "Comparison", "Entry", "Question", "compare"]
 
@@ -152,7 +152,7 @@ def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
 
     def run(slope: float, longest_s: float) -> Run:
         say(f"cate, slope {slope:.2f}, longest {longest_s:.3g} s")
-        settings = CateSettings(question.ratio, slope, longest_s)
+        settings = CateSettings(longest_s, ratio=question.ratio, slope=slope)
         return simulate(prepared, lambda _: Cate(settings, memory))
 
     def cost(slope: float, longest_s: float) -> float:
