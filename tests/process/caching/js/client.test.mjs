@@ -1,7 +1,7 @@
 // The JavaScript client in exact schedules and a time of its own.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connect, PortolanError } from "../../../sketch/js/portolan.mjs";
+import { connect, PortolanError } from "../../../../sketch/js/portolan.mjs";
 import { Origin } from "./origin.mjs";
 
 async function begin(options = {}) {

@@ -1,5 +1,5 @@
 // An origin in memory: it answers `fetch`, its time is set by the tests, and its filter is written by hand.
-import { positions } from "../../../sketch/js/portolan.mjs";
+import { positions } from "../../../../sketch/js/portolan.mjs";
 
 const SHAPE = { m: 8192, k: 4, seed: 7 };
 export const START_US = 1_800_000_000_000_000;
