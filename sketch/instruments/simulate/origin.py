@@ -82,10 +82,10 @@ class Origin:
         """Return the plain filter as it stands."""
         self._partition.expire(int(now_s * 1e6), _ALL)
         held = self._partition.filter
-        generation, plain = self._plain
-        if held.generation != generation:
+        revision, plain = self._plain
+        if held.revision != revision:
             plain = BloomFilter.from_bits(self._shape, held.bits)
-            self._plain = held.generation, plain
+            self._plain = held.revision, plain
         return plain
 
     def measure(self, now_s: float) -> None:

@@ -171,13 +171,13 @@ def test_every_member_of_the_json_form_is_asked_for(member: str) -> None:
 @given(st.sampled_from(sorted(orjson.loads(encode_json(TOLD)))), JSON)
 @example("k", True)
 @example("m", 2**31)
-@example("generation", str(2**64 - 1))
-@example("generation", "007")
-@example("generation", "٣")
+@example("revision", str(2**64 - 1))
+@example("revision", "007")
+@example("revision", "٣")
 @example("valid_for_ms", 2**32)
 @example("time_us", 1.0)
-@example("incarnation", "0" * 31 + "G")
-@example("incarnation", "é" * 32)
+@example("generation", "0" * 31 + "G")
+@example("generation", "é" * 32)
 @example("bits", "é")
 @example("bits", "gICAgICAgIA")
 @example("bits", "gICAgICA gIA=")
@@ -233,9 +233,9 @@ def test_anything_else_is_refused(raw: bytes) -> None:
         {"bits": bytes(7)},
         {"time_us": 2**64},
         {"time_us": -1},
-        {"generation": 2**64},
+        {"revision": 2**64},
         {"valid_for_ms": 2**32},
-        {"run_id": "lost"},
+        {"generation": "lost"},
     ],
 )
 def test_what_would_be_refused_is_not_made(changes: dict[str, Any]) -> None:
