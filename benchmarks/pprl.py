@@ -33,10 +33,9 @@ from spark_jobs.linkage.private.blocks import (
     Tally,
 )
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
-from spark_jobs.linkage.private.gpu.hybrid import execute_all, in_turns
-from spark_jobs.linkage.private.gpu.task_batch import gpu_for, on_core
+from spark_jobs.linkage.private.gpu.hybrid import execute_all, gpu_for, in_turns
 from spark_jobs.linkage.private.limits import ThresholdTables
-from spark_jobs.linkage.private.reference import Filters
+from spark_jobs.linkage.private.spec import Filters
 from spark_jobs.linkage.private.vectors import Order, frequencies
 
 __all__ = ["run"]
@@ -99,7 +98,7 @@ def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = 
     work = [(blocks[0][i], blocks[1][j]) for i, j in turns]
     jobs = [(left, right) for (left, _), (right, _) in work]
     opened = gpu_for(comparison) if gpu else None
-    done = execute_all(jobs, on_core(comparison), cores, opened)
+    done = execute_all(jobs, lambda job: comparison.compare(*job), cores, opened)
     pairs = np.concatenate([_pairs(*each) for each in zip(work, done, strict=True)])
     tally = Tally()
     for each in done:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 if TYPE_CHECKING:  # looking for a GPU needs no Spark
     from pyspark.sql import SparkSession
 
-__all__ = ["ON_GPU", "GpuUnavailable", "GpuUse", "is_here", "look_for_gpu", "uses_gpu"]
+__all__ = ["ON_GPU", "GpuUnavailable", "GpuUse", "has_gpu", "is_here", "look_for_gpu", "uses_gpu"]
 
 GpuUse: TypeAlias = Literal["auto", "never", "always"]
 """If there is one; not even then; or else nothing is done."""
@@ -58,7 +58,8 @@ def _name(cuda: Any) -> str:
 
 
 @cache
-def _found() -> bool:
+def has_gpu() -> bool:
+    """Whether there is a GPU here; looked for once."""
     try:
         look_for_gpu()
     except GpuUnavailable:
@@ -78,7 +79,7 @@ def uses_gpu(spark: SparkSession) -> bool:
     """
     from pyspark.sql.utils import is_remote  # noqa: PLC0415 - looking needs no Spark
 
-    asked = spark.conf.get(ON_GPU, "never")
-    if asked == "never" or is_remote() or not is_here(spark.conf.get("spark.master") or ""):
+    use = spark.conf.get(ON_GPU, "never")
+    if use == "never" or is_remote() or not is_here(spark.conf.get("spark.master") or ""):
         return False
-    return asked == "always" or _found()
+    return use == "always" or has_gpu()

@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import errors
-from spark_jobs.linkage.private.hardening import Hardening
+from spark_jobs.linkage.private.clk import Hardening
 
 __all__ = ["encode"]
 

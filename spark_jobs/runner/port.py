@@ -11,8 +11,9 @@ parsed where it is not installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from spark_jobs.runner.specification import ClassSource, FileSource, Specification
@@ -30,6 +31,7 @@ __all__ = [
     "RunCancelled",
     "Stage",
     "StageContext",
+    "stages_in",
 ]
 
 SpecT = TypeVar("SpecT", bound=Specification)
@@ -137,6 +139,18 @@ class Stage:
 
     name: str
     run: Callable[[StageContext], DataFrame | None] = field(repr=False)
+
+
+def stages_in(module: str, names: Iterable[str], spec: Any) -> tuple[Stage, ...]:
+    """Return stages by their names in a module's `STAGES`; it is imported when the first one runs.
+
+    So kinds can name their stages where Spark is not installed.
+    """
+
+    def step(name: str) -> Callable[[StageContext], DataFrame | None]:
+        return lambda context: import_module(module).STAGES[name](spec, context)
+
+    return tuple(Stage(name, step(name)) for name in names)
 
 
 class Kind(Protocol[SpecT]):

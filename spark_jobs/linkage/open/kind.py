@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from spark_jobs.linkage.open.spec import KNOWN, Engine, OpenSpec, Result
-from spark_jobs.runner.port import ColumnType, Forecast, Input, Stage, StageContext
-
-if TYPE_CHECKING:  # reading a specification needs no Spark
-    from pyspark.sql import DataFrame
+from spark_jobs.runner.port import ColumnType, Forecast, Input, Stage, StageContext, stages_in
 
 __all__ = ["OpenLinkage"]
 
@@ -63,19 +60,7 @@ class OpenLinkage:
 
     def stages(self, spec: OpenSpec) -> tuple[Stage, ...]:
         """Plan, prepare, choose an engine, block, compare, fit, cluster, evaluate."""
-        return tuple(Stage(name, _step(name, spec)) for name in _order(spec))
-
-
-def _order(spec: OpenSpec) -> tuple[str, ...]:
-    last = ("pairs", "clusters") if spec.result is Result.CLUSTERS else ("clusters", "pairs")
-    chosen = ("engine",) if spec.engine is Engine.AUTO else ()
-    return ("plan", "values", *chosen, "records", "compare", "model", "roots", *last)
-
-
-def _step(name: str, spec: OpenSpec) -> Callable[[StageContext], DataFrame | None]:
-    def step(context: StageContext) -> DataFrame | None:
-        from spark_jobs.linkage.open.stages import STAGES  # noqa: PLC0415 - needs Spark
-
-        return STAGES[name](spec, context)
-
-    return step
+        last = ("pairs", "clusters") if spec.result is Result.CLUSTERS else ("clusters", "pairs")
+        chosen = ("engine",) if spec.engine is Engine.AUTO else ()
+        names = ("plan", "values", *chosen, "records", "compare", "model", "roots", *last)
+        return stages_in("spark_jobs.linkage.open.stages", names, spec)

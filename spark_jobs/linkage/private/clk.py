@@ -1,24 +1,66 @@
 """Cryptographic long-term keys: one keyed Bloom filter for each record (docs/papers/pprl.md, 2.1).
 
 They keep what a comparison needs, and not all that an attacker would like to be kept from him:
-docs/linkage-security.md tells what they protect against.
+docs/linkage-security.md says what they protect against, and which attack each hardening answers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
-from typing import Final
+from random import Random
+from typing import Final, TypeAlias
 
-from spark_jobs.linkage.private.tokens import ngrams
-
-__all__ = ["Clk", "ClkShape", "Keys", "mask_of"]
+__all__ = [
+    "Clk",
+    "ClkShape",
+    "Hardened",
+    "Hardening",
+    "Keys",
+    "harden",
+    "hardened_bits",
+    "mask_of",
+    "ngrams",
+    "normalised",
+]
 
 _MOST_REMEMBERED: Final = 200_000
 """N-grams whose bits are remembered at most; those beyond are computed again each time."""
+
+_BLANK: Final = " "
+
+
+def ngrams(value: str, size: int = 2) -> list[str]:
+    """Cut a value into overlapping pieces, after putting a blank on both sides.
+
+    ``tom`` gives ``" t", "to", "om", "m "``. A value without characters has none.
+    """
+    if not value:
+        return []
+    pad = _BLANK * (size - 1)
+    padded = f"{pad}{value}{pad}"
+    return [padded[at : at + size] for at in range(len(padded) - size + 1)]
+
+
+def normalised(value: str) -> str:
+    """Take away what differs between records of one person: case, accents, repeated blanks.
+
+    Letters are decomposed (NFKD), combining characters dropped, and what is neither letter nor
+    digit counts as a blank.
+    """
+    if value.isascii():
+        letters = value.lower()
+    else:
+        decomposed = unicodedata.normalize("NFKD", value.casefold())
+        letters = "".join([c for c in decomposed if not unicodedata.combining(c)])
+    if letters.isalnum():
+        return letters
+    return _BLANK.join("".join([c if c.isalnum() else _BLANK for c in letters]).split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +91,7 @@ class ClkShape:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The owners' shared secrets; they never leave their machines.
-
-    Attributes:
-        first: Key of the first digest.
-        second: Key of the second.
-    """
+    """The owners' shared secrets, a key for each digest; they never leave their machines."""
 
     first: bytes = field(repr=False)
     second: bytes = field(repr=False)
@@ -63,11 +100,8 @@ class Keys:
 class Clk:
     """Encodes records.
 
-    Args:
-        shape: How.
-        keys: The owners' secrets.
-        salt: Mixed into the keys: a value that is stable for a person, so that equal n-grams of
-            different people set different bits. Empty: none.
+    A salt is mixed into the keys: a value that is stable for a person, so that equal n-grams of
+    different people set different bits.
     """
 
     def __init__(self, shape: ClkShape, keys: Keys, salt: bytes = b"") -> None:
@@ -85,10 +119,7 @@ class Clk:
         return tuple([(start + number * step) % bits for number in range(1, hashes + 1)])
 
     def encode(self, values: Sequence[str]) -> int:
-        """Encode a record: the n-grams of all of its values go into one array.
-
-        Args:
-            values: Its linkage attributes, normalised.
+        """Encode a record: the n-grams of all of its normalised values go into one array.
 
         Returns:
             The array as a number: position 0 is its highest bit, of `shape.bits`.
@@ -114,3 +145,60 @@ def mask_of(positions: Iterable[int], bits: int) -> int:
     for position in positions:
         mask |= 1 << (bits - 1 - position)
     return mask
+
+
+class Hardening(StrEnum):
+    """What is done to a record's array after it was made."""
+
+    XOR_FOLD = "xor-fold"
+    BALANCE = "balance"
+
+
+Hardened: TypeAlias = Callable[[int], int]
+
+
+def hardened_bits(bits: int, steps: Sequence[Hardening]) -> int:
+    """Return the length of the arrays after some steps; raises `ValueError` for an odd fold."""
+    for step in steps:
+        if step is Hardening.XOR_FOLD and bits % 2:
+            raise ValueError(f"An array of {bits} bits cannot be folded in two.")
+        bits = bits // 2 if step is Hardening.XOR_FOLD else bits * 2
+    return bits
+
+
+def harden(bits: int, steps: Sequence[Hardening], key: bytes) -> Hardened:
+    """Return what applies some steps, one after the other, to arrays of so many bits.
+
+    Folding combines the two halves by XOR (Schnell and Borgs 2016). Balancing appends the
+    complement and permutes the whole by the key, so that all arrays have as many bits set.
+    """
+    doing: list[Hardened] = []
+    for step in steps:
+        doing.append(_folding(bits) if step is Hardening.XOR_FOLD else _balancing(bits, key))
+        bits = hardened_bits(bits, (step,))
+
+    def apply(record: int) -> int:
+        for done in doing:
+            record = done(record)
+        return record
+
+    return apply
+
+
+def _folding(bits: int) -> Hardened:
+    half = bits // 2
+    low = (1 << half) - 1
+    return lambda record: (record >> half) ^ (record & low)
+
+
+def _balancing(bits: int, key: bytes) -> Hardened:
+    # The order is a secret of the owners: a generator that was seeded by a keyed digest.
+    order = list(range(2 * bits))
+    Random(hmac.digest(key, b"balance", "sha256")).shuffle(order)  # noqa: S311 - see above
+    ones = (1 << bits) - 1
+
+    def balance(record: int) -> int:
+        text = f"{(record << bits) | (record ^ ones):0{2 * bits}b}"
+        return int("".join([text[at] for at in order]), 2)
+
+    return balance

@@ -5,46 +5,64 @@ See docs/papers/pprl.md, 2.4.
 Pairs of blocks in which no two records can be alike by length make no task. A task is one block
 against a few others, of about as many pairs as every other task whatever the cardinalities'
 distribution. Tasks are sent in batches of a few seconds, the heaviest first, and their matches come
-back to the
-driver: matches are few, or the threshold is of no use.
+back to the driver: matches are few, or the threshold is of no use.
 
-Where a GPU is used, all blocks of a batch go to one process, which holds it (`gpu.batch`).
+Where a GPU is used, all blocks of a batch go to one process, which holds it (`gpu.hybrid`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_jobs.gpu import uses_gpu
-from spark_jobs.linkage.private.blocks import BlockComparison, RecordBlock, Tally
-from spark_jobs.linkage.private.gpu.task_batch import compare_batch
-from spark_jobs.linkage.private.matches import MATCHES, RESULT_DDL, NamedBlock, to_record_batch
+from spark_jobs.linkage.private.blocks import (
+    MATCHES,
+    RESULT_DDL,
+    BlockComparison,
+    NamedBlock,
+    RecordBlock,
+    Tally,
+    to_record_batch,
+)
+from spark_jobs.linkage.private.gpu.hybrid import compare_batch
 from spark_jobs.linkage.private.vectors import Order, cardinalities, unpacked
 from spark_jobs.runner.port import InputUnfit
-from spark_jobs.slots import slots_of
 
-__all__ = ["MATCHES", "BlockSpan", "Task", "blocks_of", "compared", "spans_of", "tasks_between"]
+__all__ = [
+    "MATCHES",
+    "BlockSpan",
+    "Task",
+    "blocks_of",
+    "compared",
+    "slots_of",
+    "spans_of",
+    "tasks_between",
+]
 
 BLOCK: Final = 8192
 """Records of a block at most."""
 
-_TASK_PAIRS: Final = 2**29
+TASK_PAIRS: Final = 2**29
 """About a second of a core."""
 
-_TASKS_AT_ONCE: Final = 3
+TASKS_AT_ONCE: Final = 3
 """Of each core in a batch."""
 
-_TIMES_ON_GPU: Final = 4
+TIMES_ON_GPU: Final = 4
 """Factor for a batch that a GPU does most of: sending one takes a second."""
+
+_MORE_THAN_CORES: Final = 2**16
+"""More than any cluster has cores, so that no partition is empty."""
 
 _MOST_MATCHES: Final = 20_000_000
 _ROWS_OF_A_PARTITION: Final = 8 * BLOCK
@@ -94,10 +112,7 @@ class Task:
 def blocks_of(records: DataFrame, order: Order, rows: int) -> DataFrame:
     """Rewrite records in the common order, sort them by cardinality and cut them into blocks.
 
-    Args:
-        records: ``party``, ``id``, ``bits``.
-        order: The common order.
-        rows: How many records there are.
+    The records are ``rows`` rows of ``party``, ``id`` and ``bits``.
     """
     schema = "party int, id string, size int, words binary"
     rewritten = records.mapInArrow(lambda batches: _rewritten(batches, order), schema)
@@ -174,7 +189,7 @@ def tasks_between(spans: Sequence[BlockSpan], comparison: BlockComparison) -> li
 def _groups(left: BlockSpan, rights: Sequence[BlockSpan]) -> Iterator[tuple[BlockSpan, ...]]:
     group: list[BlockSpan] = []
     for right in rights:
-        if group and left.records * sum(r.records for r in [*group, right]) > _TASK_PAIRS:
+        if group and left.records * sum(r.records for r in [*group, right]) > TASK_PAIRS:
             yield tuple(group)
             group = []
         group.append(right)
@@ -190,11 +205,7 @@ def compared(
 ) -> tuple[pa.Table, Tally]:
     """Compare the blocks of all tasks.
 
-    Args:
-        blocks: All blocks that they name.
-        tasks: Which are compared.
-        comparison: How.
-        progress: Called with the tasks done, and how many there are; may raise to end it.
+    `progress` is called with the tasks done, and how many there are; it may raise to end them.
 
     Returns:
         The matches (`MATCHES`), and how many pairs were left when.
@@ -204,13 +215,13 @@ def compared(
     """
     cores = slots_of(blocks.sparkSession)
     together = comparison.by_length and uses_gpu(blocks.sparkSession)
-    at_once = cores * _TASKS_AT_ONCE * (_TIMES_ON_GPU if together else 1)
+    at_once = cores * TASKS_AT_ONCE * (TIMES_ON_GPU if together else 1)
     tables, tally, count = [MATCHES.empty_table()], Tally(), 0
     for first in range(0, len(tasks), at_once):
         progress(first, len(tasks))
         batch = tasks[first : first + at_once]
         if together:
-            result = _compare_in_one_process(blocks, batch, comparison, cores)
+            result = compare_in_one_process(blocks, batch, comparison, cores)
         else:
             result = _compare_on_cores(blocks, batch, comparison, min(cores, len(batch)))
         tallied, before = pc.is_valid(result["tally"]), tally.on_gpu
@@ -246,10 +257,10 @@ def _needed(blocks: DataFrame, assignment: DataFrame) -> DataFrame:
     return columns.join(f.broadcast(assignment), "block")
 
 
-def _compare_in_one_process(
+def compare_in_one_process(
     blocks: DataFrame, tasks: Sequence[Task], comparison: BlockComparison, cores: int
 ) -> pa.Table:
-    """Do tasks in one process, with the GPU and all cores; each block is sent once."""
+    """Compare the blocks of tasks in one process, with the GPU and all cores; each is sent once."""
     ordered = sorted(tasks, key=lambda task: (task.left.party, task.left.low, task.left.block))
     pairs = [(task.left.block, right.block) for task in ordered for right in task.rights]
     names = sorted({name for pair in pairs for name in pair})
@@ -273,3 +284,14 @@ def _done(
             else:
                 assert left is not None
                 yield to_record_batch(left, named, comparison.compare(left.block, named.block))
+
+
+@lru_cache(maxsize=8)
+def slots_of(spark: SparkSession) -> int:
+    """Return the cores of the session's cluster, or of this machine where that is the cluster.
+
+    Queried once: it is the number of partitions that Spark divides a range into, which follows the
+    cores of all executors. `SparkContext.defaultParallelism` is the same, but not over Connect.
+    """
+    partitions = spark.range(_MORE_THAN_CORES).select(f.spark_partition_id().alias("partition"))
+    return partitions.distinct().count()

@@ -1,22 +1,32 @@
-"""What a threshold asks of cardinalities, as tables of whole numbers (docs/papers/pprl.md, 2.2).
+"""What a threshold demands of cardinalities (docs/papers/pprl.md, 2.2).
 
-The tables are made with fractions, once; kernels only look things up, so nothing is ever rounded.
+Thresholds are fractions and all comparisons are made in whole numbers: in floating point
+``t / (1 + t) * n`` is one too high often enough to lose pairs. The tables are made once; kernels
+only look things up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spark_jobs.linkage.private.reference import least_overlap, prefix_length
+from spark_jobs.linkage.private.vectors import Numbers
 
-__all__ = ["ThresholdTables"]
+__all__ = ["ThresholdTables", "least_overlap", "prefix_length"]
 
-Numbers: TypeAlias = NDArray[np.int64]
+
+def least_overlap(left: int, right: int, threshold: Fraction) -> int:
+    """Return how many bits records of these cardinalities share at least (formula 5)."""
+    share = threshold / (1 + threshold) * (left + right)
+    return -(-share.numerator // share.denominator)
+
+
+def prefix_length(cardinality: int, threshold: Fraction) -> int:
+    """Return how many set bits make up the prefix (formula 6, never more than there are)."""
+    tail = (1 - threshold) * cardinality
+    return min(cardinality, -(-tail.numerator // tail.denominator) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +47,7 @@ class ThresholdTables:
 
     @classmethod
     def of(cls, threshold: Fraction, bits: int, *, length: bool = True) -> ThresholdTables:
-        """Make the tables.
-
-        Args:
-            threshold: Least Tanimoto similarity.
-            bits: Length of the arrays.
-            length: Whether cardinalities limit partners at all.
+        """Make the tables for arrays of so many bits; without `length` all may be partners.
 
         Raises:
             ValueError: The threshold is not above 0 and at most 1.
@@ -60,12 +65,7 @@ class ThresholdTables:
         )
 
     def pairs_within(self, left: Numbers, right: Numbers) -> int:
-        """Count the pairs that the length filter leaves.
-
-        Args:
-            left: Cardinalities of some records.
-            right: Those of others.
-        """
+        """Count the pairs that the length filter leaves, by the records' cardinalities."""
         known = len(self.low)
         up_to = np.concatenate(([0], np.cumsum(np.bincount(right, minlength=known))))
         here = np.bincount(left, minlength=known)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
@@ -11,9 +16,10 @@ from spark_jobs.linkage.private.limits import ThresholdTables
 from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.vectors import Order
 
-__all__ = ["comparison_of", "in_order", "linked", "order_in"]
+__all__ = ["assigned", "comparison_of", "first_come", "linked", "order_in"]
 
-_WORD_BITS = 64
+_WORD_BITS: Final = 64
+_ENDS: Final = ("left_party", "left", "right_party", "right")
 
 
 def order_in(frequencies: DataFrame, records: int) -> Order:
@@ -48,11 +54,36 @@ def linked(matches: DataFrame, names: list[str], top_k: int | None) -> DataFrame
     return links.orderBy(*_best_first())
 
 
-def in_order(links: DataFrame) -> DataFrame:
-    """Sort the links of each partition as `linked` sorts all of them."""
-    return links.sortWithinPartitions(*_best_first())
-
-
 def _best_first() -> list[Column]:
-    names = ("left_party", "left", "right_party", "right")
-    return [f.desc("similarity"), *map(f.col, names)]
+    return [f.desc("similarity"), *map(f.col, _ENDS)]
+
+
+def assigned(links: DataFrame) -> DataFrame:
+    """Leave each record one partner of each other owner at most: the most similar pair first.
+
+    Greedy, and stable in the sense of Gale and Shapley: no two records that were not linked are
+    both more similar to each other than to what they were linked with. Of equally similar pairs the
+    one of lower ids comes first, so the result is the same every time. It is not the assignment
+    with the greatest sum, which would part good pairs to make room for mediocre ones.
+
+    Who is linked depends on all pairs before, so one task goes through them in order. Spark sorts
+    them, on the disk if they are many; the task holds one batch, and each end that is taken: of
+    every record at most one for each other owner, however many pairs there are. That is in the
+    forecast of memory.
+    """
+    sorted_ = links.repartition(1).sortWithinPartitions(*_best_first())
+    return sorted_.mapInArrow(first_come, links.schema)
+
+
+def first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Keep the links none of whose ends an earlier, better link took."""
+    taken: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for batch in batches:
+        free = []
+        for one, left, other, right in zip(*(batch[n].to_pylist() for n in _ENDS), strict=True):
+            lefts, rights = taken[one, other], taken[other, one]
+            free.append(left not in lefts and right not in rights)
+            if free[-1]:
+                lefts.add(left)
+                rights.add(right)
+        yield batch.filter(pa.array(free, pa.bool_()))

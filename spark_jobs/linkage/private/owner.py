@@ -16,9 +16,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Final, TypeAlias
 
-from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
-from spark_jobs.linkage.private.hardening import Hardening, harden, hardened_bits
-from spark_jobs.linkage.private.tokens import normalised
+from spark_jobs.linkage.private.clk import (
+    Clk,
+    ClkShape,
+    Hardening,
+    Keys,
+    harden,
+    hardened_bits,
+    normalised,
+)
 
 __all__ = ["BadRecords", "Encoding", "encode_file"]
 

@@ -1,9 +1,9 @@
-"""Encoded records as frames: normalised, checked and counted."""
+"""Encoded records as frames: normalised, checked, counted and audited."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +11,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, StringType
 
-from spark_jobs.linkage.private.limits import Numbers
-from spark_jobs.linkage.private.vectors import frequencies, unpacked
+from spark_jobs.linkage.private.vectors import Numbers, frequencies, unpacked
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["checked", "frequencies_of", "repeated_patterns", "sizes_of", "united"]
+__all__ = ["audited", "checked", "frequencies_of", "repeated_patterns", "sizes_of", "united"]
 
 _MOST_BYTES: Final = 8192
 _ZERO: Final = "0"
+_ERRORS: Final = 2.0
+"""Standard errors that separate two frequencies."""
 
 
 def united(inputs: Mapping[str, DataFrame], bits: str) -> DataFrame:
@@ -154,3 +155,37 @@ def repeated_patterns(records: DataFrame) -> DataFrame:
         f.sum("count").alias("records"),
         f.max("count").alias("most"),
     )
+
+
+def audited(frequency: Numbers, records: int, repeated: tuple[int, int, int]) -> dict[str, Any]:
+    """Report what one owner's encodings give away by their frequencies (docs/linkage-security.md).
+
+    Published attacks begin by telling positions, or whole patterns, apart by how often they come.
+    This counts how many can be told apart so: a lower bound of what an attacker can do, no proof.
+
+    Args:
+        frequency: In how many records each position is set.
+        records: How many there are.
+        repeated: Patterns that more than one record has, such records, and how many the most
+            frequent pattern has.
+    """
+    share = np.sort(frequency / records)
+    error = np.sqrt(share * (1 - share) / records)
+    apart = np.diff(share) > _ERRORS * np.hypot(error[:-1], error[1:])
+    alone = np.concatenate(([True], apart)) & np.concatenate((apart, [True]))
+    patterns, of, most = repeated
+    return {
+        "records": records,
+        "positions": len(frequency),
+        "positions_never_set": int((frequency == 0).sum()),
+        "positions_always_set": int((frequency == records).sum()),
+        "positions_told_apart": int(alone.sum()),
+        "share_set": {
+            "least": float(share[0]),
+            "mean": float(share.mean()),
+            "most": float(share[-1]),
+        },
+        "patterns_repeated": patterns,
+        "records_with_repeated_pattern": of,
+        "most_frequent_pattern": most,
+    }

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from spark_jobs.linkage.private.reference import Filters
 from spark_jobs.runner.specification import Source, Specification, SpecInvalid, Text
 
-__all__ = ["PrivateSpec"]
+__all__ = ["Filters", "PrivateSpec"]
 
 _NUMBER: Final = re.compile(r"[01]|[01]?\.[0-9]{1,12}|[0-9]{1,9}/[1-9][0-9]{0,8}")
-_FILTERS: Final = ("length", "prefix", "position")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What spares a comparison: by length, by common bits of the prefixes, by their positions."""
+
+    length: bool = True
+    prefix: bool = True
+    position: bool = True
+
+
+_FILTERS: Final = tuple(field.name for field in fields(Filters))
 
 
 def _read_threshold(value: Any) -> Fraction:

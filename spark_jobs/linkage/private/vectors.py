@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.linkage.private.compiled import compiled
 
-__all__ = ["GROUP", "Order", "Words", "cardinalities", "frequencies", "unpacked"]
+__all__ = ["GROUP", "Numbers", "Order", "Words", "cardinalities", "frequencies", "unpacked"]
 
 GROUP: Final = 4
 """Words that a kernel looks at in one go; records have a multiple of it."""

@@ -43,8 +43,8 @@ def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     They make two waves.
     """
     monkeypatch.setattr(comparing, "BLOCK", 32)
-    monkeypatch.setattr(comparing, "_TASKS_AT_ONCE", 2)
-    monkeypatch.setattr(comparing, "_TIMES_ON_GPU", 1)
+    monkeypatch.setattr(comparing, "TASKS_AT_ONCE", 2)
+    monkeypatch.setattr(comparing, "TIMES_ON_GPU", 1)
     monkeypatch.setattr(comparing, "slots_of", lambda _: 2)
     inputs = {n: frame(spark, of) for n, of in zip("abc", (LEFT, RIGHT, THIRD), strict=True)}
     return SampleContext(spark, inputs, tmp_path)
@@ -71,13 +71,13 @@ def compared(
 @pytest.fixture
 def waves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tasks each wave had that went to one process."""
-    begun, together = list[int](), comparing._compare_in_one_process
+    begun, together = list[int](), comparing.compare_in_one_process
 
     def watched(blocks: DataFrame, tasks: Sequence[Task], *rest: Any) -> Any:
         begun.append(len(tasks))
         return together(blocks, tasks, *rest)
 
-    monkeypatch.setattr(comparing, "_compare_in_one_process", watched)
+    monkeypatch.setattr(comparing, "compare_in_one_process", watched)
     return begun
 
 

@@ -133,7 +133,7 @@ def run(context: SampleContext, of: PrivateSpec) -> list[Link]:
 def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SampleContext:
     """Small blocks, so that there are several of them, and several waves of tasks."""
     monkeypatch.setattr(comparing, "BLOCK", 16)
-    monkeypatch.setattr(comparing, "_TASK_PAIRS", 600)
+    monkeypatch.setattr(comparing, "TASK_PAIRS", 600)
     inputs = {"left": frame(spark, LEFT), "right": frame(spark, RIGHT, text=True)}
     return SampleContext(spark, inputs, tmp_path)
 

@@ -14,7 +14,7 @@ from app.settings.main import JobSettings
 from spark_jobs import gpu, session
 from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu, uses_gpu
 from spark_jobs.linkage.private.blocks import BlockComparison
-from spark_jobs.linkage.private.reference import Filters
+from spark_jobs.linkage.private.spec import Filters
 from spark_jobs.session import SparkOptions, SparkUnavailable, open_session
 
 
@@ -37,9 +37,9 @@ def put(monkeypatch: pytest.MonkeyPatch, cuda: Any) -> None:
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     """What one test has found is not there for the next."""
-    gpu._found.cache_clear()
+    gpu.has_gpu.cache_clear()
     yield
-    gpu._found.cache_clear()
+    gpu.has_gpu.cache_clear()
 
 
 @pytest.mark.parametrize("name", [b"Tesla T4", "Tesla T4"])

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.linkage.private.assignment import first_come
-from spark_jobs.linkage.private.kind import _BYTES_PER_END
+from spark_jobs.linkage.private.links import first_come
+from spark_jobs.linkage.private.stages import BYTES_PER_END
 
 Link = tuple[str, str, str, str, float]
 NAMES = ("left_party", "left", "right_party", "right", "similarity")
@@ -73,4 +73,4 @@ def test_what_it_remembers_of_a_record_is_in_the_forecast() -> None:
     """However many pairs: all that stays is an id for each record, and its place in a set."""
     ids = {f"{Random(n).getrandbits(160):040x}" for n in range(10_000)}
     most = (sys.getsizeof(ids) + sum(sys.getsizeof(id_) for id_ in ids)) / len(ids)
-    assert most <= _BYTES_PER_END
+    assert most <= BYTES_PER_END

@@ -17,18 +17,9 @@ from benchmarks.harness.people import Person, owners
 from spark_jobs.linkage.private.blocks import BlockComparison
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
 from spark_jobs.linkage.private.comparing import BlockSpan, tasks_between
-from spark_jobs.linkage.private.limits import ThresholdTables
-from spark_jobs.linkage.private.reference import (
-    Counters,
-    Filters,
-    Record,
-    exceeds_position,
-    join,
-    least_overlap,
-    order_of,
-    prefix_length,
-    reordered,
-)
+from spark_jobs.linkage.private.limits import ThresholdTables, least_overlap, prefix_length
+from spark_jobs.linkage.private.spec import Filters
+from tests.unit.linkage.p4join import Counters, Record, exceeds_position, join, order_of, reordered
 from tests.unit.linkage.test_linkage_private import O1
 
 T8 = Fraction(4, 5)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from spark_jobs.gpu import GpuUnavailable, look_for_gpu
 from spark_jobs.linkage.private.blocks import BY_LENGTH, BlockComparison, BlockMatches, RecordBlock
 from spark_jobs.linkage.private.limits import ThresholdTables
-from spark_jobs.linkage.private.reference import Filters
+from spark_jobs.linkage.private.spec import Filters
 from spark_jobs.linkage.private.vectors import GROUP, Order, frequencies, unpacked
 from tests.unit.linkage.test_linkage_kernel import T8, Bits, brute, packed, side, similar
 
@@ -153,7 +152,7 @@ def test_tiles_that_only_some_records_of_a_block_meet() -> None:
 
 def test_more_pairs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel runs again with enough room, which it keeps."""
-    monkeypatch.setattr(device, "_ROOM", 7)
+    monkeypatch.setattr(device, "ROOM", 7)
     sides = Sides(similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300)
     comparison = sides.comparison(Fraction(1, 10))
     used = device.OnGpu(comparison)
@@ -161,40 +160,34 @@ def test_more_pairs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> N
         done = used.compare(sides.left, sides.right)
         assert len(done.pairs) == 600
         assert done.pairs.tolist() == comparison.compare(sides.left, sides.right).pairs.tolist()
-        assert (used._found.shape[0], done.tally.on_gpu) == (602, 600)
+        assert (used.found.shape[0], done.tally.on_gpu) == (602, 600)
 
 
 def test_more_pairs_than_there_can_be_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor finds them."""
-    monkeypatch.setattr(device, "_ROOM", 7)
-    monkeypatch.setattr(device, "_MOST", 500)
+    monkeypatch.setattr(device, "ROOM", 7)
+    monkeypatch.setattr(device, "MOST", 500)
     sides = Sides(similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300)
     done = sides.check(sides.comparison(Fraction(1, 10)))
     assert (done.tally.matches, done.tally.on_gpu) == (600, 0)
 
 
-def test_the_blocks_of_the_last_comparison_are_not_sent_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sent: list[RecordBlock] = []
-    copy = device.OnGpu._copy
-
-    def watched(self: Any, block: RecordBlock) -> Any:
-        sent.append(block)
-        return copy(self, block)
-
-    monkeypatch.setattr(device.OnGpu, "_copy", watched)
+def test_the_blocks_of_the_last_comparison_are_not_sent_again() -> None:
     one, other = (Sides([frozenset({1, 2})], [frozenset({n})], 64) for n in (1, 2))
     used = device.OnGpu(one.comparison(Fraction(1, 10)))
+    sent: list[device.BlockCopy] = []
     for left, right in (
         (one.left, one.right),
         (one.left, other.right),
         (other.left, other.right),
         (one.left, other.right),  # the first one was let go
     ):
+        before = [id(copy) for copy in used.kept]
         used.compare(left, right)
+        assert [id(copy.block) for copy in used.kept] == [id(left), id(right)]
+        sent += [copy for copy in used.kept if id(copy) not in before]
     expected = [one.left, one.right, other.right, other.left, one.left]
-    assert [id(block) for block in sent] == [id(block) for block in expected]
+    assert [id(copy.block) for copy in sent] == [id(block) for block in expected]
 
 
 def test_the_words_that_tell_most_are_looked_at_first() -> None:
@@ -203,7 +196,7 @@ def test_the_words_that_tell_most_are_looked_at_first() -> None:
     used = device.OnGpu(comparison := sides.comparison(T8))
     used.compare(sides.left, sides.right)
     assert comparison.by_selectivity.tolist() != sorted(comparison.by_selectivity.tolist())
-    for block, copy in zip((sides.left, sides.right), used._kept, strict=True):
+    for block, copy in zip((sides.left, sides.right), used.kept, strict=True):
         words = copy.words.copy_to_host().T
         assert words.tolist() == block.words[:, comparison.by_selectivity].tolist()
         left = [int(np.bitwise_count(row[GROUP:]).sum()) for row in words]

@@ -40,7 +40,7 @@ def squares(count: int) -> list[int]:
 @pytest.mark.parametrize("count", [0, 1, 200])
 def test_each_job_is_done_once_and_the_order_does_not_tell_by_whom(count: int, cores: int) -> None:
     device, core = Hand(), Hand()
-    assert execute_all(range(count), core.do, cores, lambda: device) == squares(count)
+    assert execute_all(range(count), core.do, cores, lambda: device.do) == squares(count)
     assert Counter(device.done + core.done) == Counter(range(count))
     assert execute_all(range(count), core.do, cores) == squares(count)
 
@@ -58,10 +58,7 @@ def test_the_device_begins_at_one_end_and_cores_at_the_other() -> None:
 
         return do
 
-    class Device:
-        do = staticmethod(hand("device"))
-
-    assert execute_all(range(10), hand("core"), 1, Device) == squares(10)
+    assert execute_all(range(10), hand("core"), 1, lambda: hand("device")) == squares(10)
     assert taken == {"device": [0, 1, 2, 3, 4], "core": [9, 8, 7, 6, 5]}
 
 
@@ -69,7 +66,7 @@ def test_the_device_begins_at_one_end_and_cores_at_the_other() -> None:
 def test_cores_do_what_a_device_gives_back(fails_at: int, caplog: pytest.LogCaptureFixture) -> None:
     device, core = Hand(fails_at), Hand()
     with caplog.at_level(logging.WARNING, "portolan.jobs"):
-        assert execute_all(range(8), core.do, 0, lambda: device) == squares(8)
+        assert execute_all(range(8), core.do, 0, lambda: device.do) == squares(8)
     assert device.done == [*range(fails_at)]
     assert sorted(core.done) == [*range(fails_at, 8)]
     told = [record.getMessage() for record in caplog.records]
@@ -87,12 +84,12 @@ def test_a_job_is_not_lost_if_the_device_fails_when_no_core_is_left() -> None:
         if len(core.done) == 7:
             others_done.set()
 
-    assert execute_all(range(8), core.do, 2, lambda: device, look) == squares(8)
+    assert execute_all(range(8), core.do, 2, lambda: device.do, look) == squares(8)
     assert core.done[-1] == 0
 
 
 def test_a_device_that_cannot_be_opened_is_done_without() -> None:
-    def opened() -> Hand:
+    def opened() -> Callable[[int], int]:
         raise OSError("no driver")
 
     core = Hand()
@@ -123,7 +120,7 @@ def test_a_job_that_cannot_be_done_ends_all(*, with_device: bool) -> None:
     ended = threading.Event()
     device = Late(fails_at=0)
     with pytest.raises(ValueError, match="unfit"):
-        execute_all(range(1000), on_core, 2, (lambda: device) if with_device else None)
+        execute_all(range(1000), on_core, 2, (lambda: device.do) if with_device else None)
     assert len(done) < 900
     before = threading.active_count()
     assert not any(t.name.startswith("hybrid") for t in threading.enumerate()), before

@@ -19,17 +19,10 @@ from spark_jobs.linkage.private.blocks import (
     RecordBlock,
     Tally,
 )
-from spark_jobs.linkage.private.limits import Numbers, ThresholdTables
-from spark_jobs.linkage.private.reference import (
-    Counters,
-    Filters,
-    Record,
-    join,
-    order_of,
-    prefix_length,
-    reordered,
-)
-from spark_jobs.linkage.private.vectors import Order, cardinalities, frequencies, unpacked
+from spark_jobs.linkage.private.limits import ThresholdTables, prefix_length
+from spark_jobs.linkage.private.spec import Filters
+from spark_jobs.linkage.private.vectors import Numbers, Order, cardinalities, frequencies, unpacked
+from tests.unit.linkage.p4join import Counters, Record, join, order_of, reordered
 
 T8 = Fraction(4, 5)
 ALL_SWITCHES = [Filters(*switches) for switches in product((False, True), repeat=3)]

@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys, mask_of
-from spark_jobs.linkage.private.hardening import Hardening, harden, hardened_bits
-from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
-from spark_jobs.linkage.private.owner import BadRecords, Encoding, encode_file
-from spark_jobs.linkage.private.reference import (
-    Counters,
-    Filters,
-    Record,
-    exceeds_position,
-    join,
-    least_overlap,
-    order_of,
-    prefix_length,
-    reordered,
+from spark_jobs.linkage.private.clk import (
+    Clk,
+    ClkShape,
+    Hardening,
+    Keys,
+    harden,
+    hardened_bits,
+    mask_of,
+    ngrams,
+    normalised,
 )
-from spark_jobs.linkage.private.tokens import ngrams, normalised
+from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
+from spark_jobs.linkage.private.limits import least_overlap, prefix_length
+from spark_jobs.linkage.private.owner import BadRecords, Encoding, encode_file
+from spark_jobs.linkage.private.spec import Filters
+from tests.unit.linkage.p4join import Counters, Record, exceeds_position, join, order_of, reordered
 
 KEYS = Keys(b"first key of both owners", b"second key of both owners")
 T8 = Fraction(4, 5)

@@ -20,21 +20,21 @@ from spark_jobs.linkage.private.blocks import (
 )
 from spark_jobs.linkage.private.gpu.kernel import FOUND, OTHERS, THREADS, WHOLE, beyond, cuda
 from spark_jobs.linkage.private.kernel import TILE
-from spark_jobs.linkage.private.limits import Numbers
+from spark_jobs.linkage.private.vectors import Numbers
 
-__all__ = ["OnGpu"]
+__all__ = ["MOST", "ROOM", "BlockCopy", "OnGpu"]
 
-_ROOM: Final = 1 << 16
+ROOM: Final = 1 << 16
 """Pairs that there is room for at first, and by which it grows."""
 
-_MOST: Final = 1 << 24
+MOST: Final = 1 << 24
 """Pairs that there is room for at most: 192 MiB."""
 
 cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small blocks are not worth a warning
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
+class BlockCopy:
     """A block, and its copy on the device: words and rests word by word, and cardinalities."""
 
     block: RecordBlock
@@ -46,10 +46,12 @@ class _Copy:
 class OnGpu:
     """Compares blocks on the GPU that this thread has; keeps the two of the last comparison there.
 
-    To be made and used by one thread: what it holds belongs to that.
+    To be made and used by one thread: what it holds belongs to that. The comparison is without the
+    paper's filters.
 
-    Args:
-        comparison: What is asked; without the paper's filters.
+    Attributes:
+        found: Room for pairs on the device; grows with what is found.
+        kept: The copies of both blocks there.
 
     Raises:
         Exception: Whatever CUDA says, if there is no such device, or no room left there.
@@ -58,8 +60,8 @@ class OnGpu:
     def __init__(self, comparison: BlockComparison) -> None:
         self._comparison = comparison
         self._overlap = _sent(comparison.limits.overlap)
-        self._kept: tuple[_Copy, ...] = ()
-        self._found = cuda.device_array((_ROOM, 3), np.int32)
+        self.kept: tuple[BlockCopy, ...] = ()
+        self.found = cuda.device_array((ROOM, 3), np.int32)
 
     def compare(self, left: RecordBlock, right: RecordBlock) -> BlockMatches:
         """Compare each record of a block with each of another.
@@ -77,9 +79,9 @@ class OnGpu:
         low, high = self._comparison.window(right.sizes)
         windows = (_sent(low[left.sizes]), _sent(high[left.sizes]))
         counts = self._launched(copies, windows)
-        if counts[FOUND] > _MOST:
+        if counts[FOUND] > MOST:
             return self._comparison.compare(left, right)
-        pairs = _in_order(self._found[: counts[FOUND]].copy_to_host() if counts[FOUND] else None)
+        pairs = _in_order(self.found[: counts[FOUND]].copy_to_host() if counts[FOUND] else None)
         if self._comparison.top is not None:
             pairs = best_of(pairs, left, right, self._comparison.top)
         tally.after_prefix = tally.after_length
@@ -87,18 +89,18 @@ class OnGpu:
         tally.matches, tally.on_gpu = len(pairs), tally.pairs
         return BlockMatches(pairs, tally)
 
-    def _copies(self, left: RecordBlock, right: RecordBlock) -> tuple[_Copy, ...]:
+    def _copies(self, left: RecordBlock, right: RecordBlock) -> tuple[BlockCopy, ...]:
         """Return both blocks' copies; what lies there is not sent again, what is not used goes."""
-        there = {id(copy.block): copy for copy in self._kept}
-        self._kept = tuple(there.get(id(block)) or self._copy(block) for block in (left, right))
-        return self._kept
+        there = {id(copy.block): copy for copy in self.kept}
+        self.kept = tuple(there.get(id(block)) or self._copy(block) for block in (left, right))
+        return self.kept
 
-    def _copy(self, block: RecordBlock) -> _Copy:
+    def _copy(self, block: RecordBlock) -> BlockCopy:
         words = block.words[:, self._comparison.by_selectivity]
         beneath = cuda.to_device(np.ascontiguousarray(words.T))
-        return _Copy(block, beneath, _sent(rests(words).T), _sent(block.sizes))
+        return BlockCopy(block, beneath, _sent(rests(words).T), _sent(block.sizes))
 
-    def _launched(self, copies: tuple[_Copy, ...], windows: tuple[Any, Any]) -> Numbers:
+    def _launched(self, copies: tuple[BlockCopy, ...], windows: tuple[Any, Any]) -> Numbers:
         """Run the kernel; once more if there was too little room, and not too much is asked."""
         one, other = copies
         grid = (-(-len(one.block.sizes) // THREADS), -(-len(other.block.sizes) // OTHERS))
@@ -106,13 +108,13 @@ class OnGpu:
             counts = cuda.to_device(np.zeros(2, dtype=np.int32))
             beyond[grid, THREADS](
                 one.words, one.rests, one.sizes, other.words, other.rests, other.sizes,
-                self._overlap, *windows, self._found, counts,
+                self._overlap, *windows, self.found, counts,
             )  # fmt: skip
             counted: Numbers = counts.copy_to_host()
-            if counted[FOUND] <= self._found.shape[0] or counted[FOUND] > _MOST:
+            if counted[FOUND] <= self.found.shape[0] or counted[FOUND] > MOST:
                 return counted
-            rows = -(-int(counted[FOUND]) // _ROOM) * _ROOM
-            self._found = cuda.device_array((rows, 3), np.int32)
+            rows = -(-int(counted[FOUND]) // ROOM) * ROOM
+            self.found = cuda.device_array((rows, 3), np.int32)
 
 
 def _sent(numbers: Numbers) -> Any:

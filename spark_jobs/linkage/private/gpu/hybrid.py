@@ -1,19 +1,31 @@
-"""One queue of jobs for a device and the cores beside it (docs/papers/pprl.md, 2.4).
+"""A batch of tasks in one process: one queue of jobs for a GPU and the cores of its machine.
 
-The device takes jobs from the beginning, where each has one block in common with the one before, so
-that the device need be sent the other one only. Cores take from the end, where that is of no use.
-Each job is done once, and what comes of it does not tell who did it.
+The GPU takes jobs from the beginning, where each has one block in common with the one before, so
+that the GPU need be sent the other one only. Cores take from the end, where that is of no use. Each
+job is done once, and what comes of it does not depend on who did it (docs/papers/pprl.md, 2.4).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
-__all__ = ["Device", "execute_all", "in_turns"]
+import pyarrow as pa
+
+from spark_jobs.linkage.private.blocks import (
+    BlockComparison,
+    BlockMatches,
+    NamedBlock,
+    RecordBlock,
+    to_record_batch,
+)
+
+__all__ = ["Pair", "compare_batch", "execute_all", "gpu_for", "in_turns"]
+
+Pair: TypeAlias = tuple[RecordBlock, RecordBlock]
 
 _log = logging.getLogger("portolan.jobs")
 
@@ -22,16 +34,47 @@ _CHECK_S: Final = 0.2
 NameT = TypeVar("NameT")
 JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
-JobT_contra = TypeVar("JobT_contra", contravariant=True)
-DoneT_co = TypeVar("DoneT_co", covariant=True)
 
 
-class Device(Protocol[JobT_contra, DoneT_co]):
-    """Does jobs beside the cores; is used by the thread that opened it, and by no other."""
+def gpu_for(comparison: BlockComparison) -> Callable[[], Callable[[Pair], BlockMatches]]:
+    """Return what opens the GPU of this machine, in the thread that is to use it."""
 
-    def do(self, job: JobT_contra) -> DoneT_co:
-        """Do a job; whatever is raised means that the device is not to be used again."""
-        ...
+    def opened() -> Callable[[Pair], BlockMatches]:
+        from spark_jobs.linkage.private.gpu.device import OnGpu  # noqa: PLC0415 - needs CUDA
+
+        gpu = OnGpu(comparison)
+        return lambda job: gpu.compare(*job)
+
+    return opened
+
+
+def compare_batch(
+    batches: Iterable[pa.RecordBatch],
+    comparison: BlockComparison,
+    pairs: Sequence[tuple[str, str]],
+    cores: int,
+) -> Iterator[pa.RecordBatch]:
+    """Compare pairs of blocks on the GPU and the cores.
+
+    Args:
+        batches: The blocks, each once: ``block``, ``party``, ``ids``, ``ranks``, ``words``.
+        comparison: How.
+        pairs: Names of blocks.
+        cores: How many cores take part.
+
+    Returns:
+        Rows of `RESULT_DDL` for each pair, in an order that does not depend on who compared it.
+    """
+    blocks = {
+        row["block"]: NamedBlock.of(row, len(comparison.by_selectivity))
+        for batch in batches
+        for row in batch.to_pylist()
+    }
+    named = [(blocks[left], blocks[right]) for left, right in in_turns(pairs)]
+    jobs = [(left.block, right.block) for left, right in named]
+    done = execute_all(jobs, lambda job: comparison.compare(*job), cores, gpu_for(comparison))
+    for (left, right), compared in zip(named, done, strict=True):
+        yield to_record_batch(left, right, compared)
 
 
 def in_turns(pairs: Sequence[tuple[NameT, NameT]]) -> list[tuple[NameT, NameT]]:
@@ -59,19 +102,20 @@ def execute_all(
     jobs: Sequence[JobT],
     on_core: Callable[[JobT], DoneT],
     cores: int,
-    opened: Callable[[], Device[JobT, DoneT]] | None = None,
+    opened: Callable[[], Callable[[JobT], DoneT]] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> list[DoneT]:
     """Do jobs on a device and on cores.
 
-    A device that fails gives back its job, and is not asked again: the log says so, and cores do
+    A device that fails gives back its job, and is not used again: the log says so, and cores do
     what is left. It has taken its first job before any core has taken one.
 
     Args:
         jobs: What is to be done; about a second each, for that long it takes to stop.
         on_core: Does a job; called by several threads at once.
         cores: How many of them; 0: the device does all that it can.
-        opened: Opens the device, in a thread of its own; None: there is none.
+        opened: Opens the device, in the one thread that uses it, and returns what does a job there;
+            whatever that raises, the device is not used again. None: there is none.
         check: Called by this thread every now and then; what it raises ends all.
 
     Returns:
@@ -79,7 +123,7 @@ def execute_all(
 
     Raises:
         Exception: What the first job that failed on a core has raised, or `check`; no further job
-            was count_pairs then.
+            was begun then.
     """
     return _Queue(jobs, on_core).emptied(cores, opened, check)
 
@@ -96,7 +140,7 @@ class _Queue(Generic[JobT, DoneT]):
     def emptied(
         self,
         cores: int,
-        opened: Callable[[], Device[JobT, DoneT]] | None,
+        opened: Callable[[], Callable[[JobT], DoneT]] | None,
         check: Callable[[], None],
     ) -> list[DoneT]:
         with ThreadPoolExecutor(cores + 1, thread_name_prefix="hybrid") as pool:
@@ -117,12 +161,12 @@ class _Queue(Generic[JobT, DoneT]):
             check()
             self._done[number] = self._on_core(self._jobs[number])
 
-    def _device(self, opened: Callable[[], Device[JobT, DoneT]], first: int) -> None:
+    def _device(self, opened: Callable[[], Callable[[JobT], DoneT]], first: int) -> None:
         number: int | None = first
         try:
-            device = opened()
+            do = opened()
             while number is not None:
-                self._done[number] = device.do(self._jobs[number])
+                self._done[number] = do(self._jobs[number])
                 number = self._taken(self._waiting.popleft)
         except Exception as error:  # noqa: BLE001 - cores can do whatever a device cannot
             assert number is not None

@@ -1,9 +1,6 @@
-"""P4Join as it is written down: plain, exact, every filter switchable.
+"""P4Join as it is written down: plain, exact, every filter switchable; the oracle of kernels.
 
 See docs/papers/pprl.md, 2.2 and 2.3.
-
-Other implementations are tested against it. Thresholds are fractions and all comparisons are made
-in whole numbers: in floating point ``t / (1 + t) * n`` is one too high often enough to lose pairs.
 """
 
 from __future__ import annotations
@@ -13,19 +10,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-__all__ = [
-    "ALL_FILTERS",
-    "Counters",
-    "Filters",
-    "Match",
-    "Record",
-    "exceeds_position",
-    "join",
-    "least_overlap",
-    "order_of",
-    "prefix_length",
-    "reordered",
-]
+from spark_jobs.linkage.private.limits import least_overlap, prefix_length
+from spark_jobs.linkage.private.spec import Filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +38,6 @@ class Match:
     similarity: Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What spares a comparison: by length, by common bits of the prefixes, by their positions."""
-
-    length: bool = True
-    prefix: bool = True
-    position: bool = True
-
-
 ALL_FILTERS: Final = Filters()
 
 
@@ -83,18 +60,6 @@ class _Prepared:
     bits: tuple[int, ...]
     prefix: tuple[int, ...]
     members: frozenset[int] = field(default_factory=frozenset)
-
-
-def least_overlap(left: int, right: int, threshold: Fraction) -> int:
-    """Return how many bits records of these cardinalities share at least (formula 5)."""
-    share = threshold / (1 + threshold) * (left + right)
-    return -(-share.numerator // share.denominator)
-
-
-def prefix_length(cardinality: int, threshold: Fraction) -> int:
-    """Return how many set bits make up the prefix (formula 6, never more than there are)."""
-    tail = (1 - threshold) * cardinality
-    return min(cardinality, -(-tail.numerator // tail.denominator) + 1)
 
 
 def order_of(records: Iterable[Record]) -> Mapping[int, int]:
