@@ -1,16 +1,25 @@
-"""The one Spark session of a process: on this machine, on a cluster, or over Spark Connect."""
+"""The one Spark session of a process: on this machine, on a cluster, or over Spark Connect.
+
+A JVM of ours keeps its settings, its scratch files and its ports from other users.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
+import secrets
+import shlex
+import shutil
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mediator.embedded.programs import NoJava, find_java
 from spark_jobs.gpu import ON_GPU, GpuUnavailable, GpuUse, is_here, look_for_gpu
-from spark_jobs.private_jvm import closed_settings, settings_file
 
 if TYPE_CHECKING:  # looking for Java needs no Spark
     from pyspark.sql import SparkSession
@@ -28,6 +37,9 @@ OLDEST_JAVA: Final = 17
 _CONNECT: Final = "sc://"
 _NAME: Final = "portolan"
 _REMEDY: Final = "install a JDK (17 or newer), or set PORTOLAN_SPARK to a Spark Connect server"
+
+_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_UNLESS_SET: Final = "pyspark-shell"
 
 _CONF: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
@@ -125,7 +137,7 @@ def open_session(options: SparkOptions) -> SparkSession:
     try:
         if options.remote:
             return _configured(builder.remote(options.master), _settings(options)).getOrCreate()
-        with settings_file(_settings(options)):
+        with _settings_file(_settings(options)):
             return builder.master(options.master).getOrCreate()
     except (PySparkException, PySparkRuntimeError, OSError) as error:
         remedy = "look at PORTOLAN_SPARK, and at the log of Spark"
@@ -133,7 +145,7 @@ def open_session(options: SparkOptions) -> SparkSession:
 
 
 def _settings(options: SparkOptions) -> dict[str, str]:
-    own = {} if options.remote else {**_OWN_CONF, **closed_settings(options.master)}
+    own = {} if options.remote else {**_OWN_CONF, **_closed_settings(options.master)}
     return {**_CONF, **own, ON_GPU: options.gpu, **options.conf}
 
 
@@ -153,3 +165,50 @@ def _demand_gpu(options: SparkOptions) -> None:
     except GpuUnavailable as error:
         remedy = f"{error.remedy}; or set PORTOLAN_GPU to auto"
         raise SparkUnavailable(f"{asked}{error.reason}", remedy) from error
+
+
+def _closed_settings(master: str) -> dict[str, str]:
+    """Return settings that close a session on this machine to its other users.
+
+    Scratch files go to a directory of the session's own, which ends with the process. Ports ask
+    for a secret. A cluster has workers that must know the same secret, and disks of its own: it
+    keeps its settings.
+    """
+    if not master.startswith("local"):
+        return {}
+    scratch = tempfile.mkdtemp(prefix="portolan-spark-")
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    return {
+        "spark.local.dir": scratch,
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(32),
+    }
+
+
+@contextmanager
+def _settings_file(settings: Mapping[str, str]) -> Iterator[None]:
+    """Have a JVM that is started in this block read its settings from a file.
+
+    PySpark would put them on its command line, which everybody on the machine can read, and there
+    may be passwords among them.
+    """
+    before = os.environ.get(_ARGUMENTS)
+    with tempfile.TemporaryDirectory(prefix="portolan-spark-") as directory:
+        file = Path(directory, "spark.conf")
+        file.write_text("".join(f"{_escaped(n)}={_escaped(v)}\n" for n, v in settings.items()))
+        options = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"
+        os.environ[_ARGUMENTS] = f"{options} {before or _UNLESS_SET}"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_ARGUMENTS]
+            else:
+                os.environ[_ARGUMENTS] = before
+
+
+def _escaped(text: str) -> str:
+    """A name or a value as java.util.Properties reads it, whatever it holds."""
+    units = text.encode("utf-16-be")
+    codes = (int.from_bytes(units[i : i + 2]) for i in range(0, len(units), 2))
+    return "".join(f"\\u{code:04x}" for code in codes)

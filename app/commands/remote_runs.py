@@ -21,7 +21,8 @@ from pydantic import SecretStr
 
 from app.http.negotiation import FILES
 from app.settings.access import bearer
-from spark_jobs.runner.result_file import FORMATS, write_atomically
+from spark_jobs.atomic_file import atomic_file
+from spark_jobs.runner.results import FORMATS
 
 __all__ = ["ENDED", "RemoteRuns", "ServiceRefused"]
 
@@ -136,7 +137,8 @@ class RemoteRuns:
             if answer.is_error:
                 answer.read()
             _check(answer)
-            write_atomically(target, answer.iter_bytes())
+            with atomic_file(target) as file:
+                file.writelines(answer.iter_bytes())
 
     def _request(self, method: str, path: str, **sent: Any) -> Any:
         with self._translated_errors():

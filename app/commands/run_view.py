@@ -47,7 +47,7 @@ def print_reasons(state: str, reasons: Iterable[str]) -> None:
 
 def check_target(out: Path) -> None:
     """Refuse a file that no result could be written to."""
-    from spark_jobs.runner.result_file import FORMATS
+    from spark_jobs.runner.results import FORMATS
 
     if out.suffix.lower() not in FORMATS:
         raise typer.BadParameter(f"--out must end with one of {', '.join(FORMATS)}.")

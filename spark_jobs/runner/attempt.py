@@ -12,19 +12,22 @@ hits neither. `StageContext.progress` and every stage boundary check the flag as
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Literal, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.utils import is_remote
 
-from spark_jobs.overhead import stage_overhead_s
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of, spoils_session
-from spark_jobs.runner.interruption import interrupt, interruptible
 from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     Block,
@@ -39,7 +42,15 @@ from spark_jobs.runner.port import (
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
 
-__all__ = ["FORECAST", "Attempt", "Ending", "InputReader", "ResultWriter", "RunState"]
+__all__ = [
+    "FORECAST",
+    "Attempt",
+    "Ending",
+    "InputReader",
+    "ResultWriter",
+    "RunState",
+    "stage_overhead_s",
+]
 
 _log = logging.getLogger("portolan.jobs")
 
@@ -70,6 +81,8 @@ _READ: Final = "read "
 _ROW_GROUP: Final = 8 * 2**20
 """Bytes: a page of a result is found without decoding much before it."""
 
+_measured: Final[WeakKeyDictionary[SparkSession, float]] = WeakKeyDictionary()
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -93,16 +106,9 @@ class Ending:
 
 
 class Attempt:
-    """One attempt at a run.
+    """One attempt at a run, on a session that others may use at the same time.
 
-    Args:
-        job: The job.
-        directory: Where finished stages are kept.
-        spark: The session, which others may use at the same time.
-        read: Gives the inputs.
-        control: Its progress and cancellation.
-        dry_run: Whether it ends with the forecast.
-        writer: Writes the result into a class, for jobs with `into`.
+    A dry run ends with the forecast; a job with `into` needs a writer.
     """
 
     def __init__(
@@ -128,7 +134,7 @@ class Attempt:
     def execute(self) -> Ending:
         """Execute the job; every failure becomes an `Ending`."""
         try:
-            with interruptible(self._spark, self._tag):
+            with _interruptible(self._spark, self._tag):
                 return self._execute()
         except RunCancelled:
             return Ending("cancelled", forecast=self._control.forecast)
@@ -143,7 +149,7 @@ class Attempt:
     def interrupt(self) -> None:
         """Interrupt what runs now; to be called again until `execute` has returned."""
         try:
-            interrupt(self._spark, self._tag)
+            _interrupt(self._spark, self._tag)
         except Exception as error:  # noqa: BLE001 - Py4J's own errors, when the JVM is gone
             _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
 
@@ -275,3 +281,49 @@ class _DirectoryContext:
 
 def _stage_of(name: str) -> str:
     return _READ + name
+
+
+def stage_overhead_s(spark: SparkSession, scratch: Path) -> float:
+    """Return the seconds of a stage without work: planned, shuffled, written, and read again.
+
+    Measured once for each session, for it follows from the cluster and its settings. The session
+    has done something before, so that what it loads once is loaded. There is nothing yet at
+    `scratch`, and nothing is left there.
+    """
+    if spark not in _measured:
+        began = monotonic()
+        spark.range(1).groupBy("id").count().write.parquet(str(scratch))
+        spark.read.parquet(str(scratch)).count()
+        _measured[spark] = monotonic() - began
+        shutil.rmtree(scratch, ignore_errors=True)
+    return _measured[spark]
+
+
+@contextmanager
+def _interruptible(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Let `_interrupt` stop the actions of this thread while the block runs.
+
+    In a session of our own the tags are the context's: since Spark 4.1 those of
+    `SparkSession.addTag` are found by the thread that added them alone. Spark Connect has no
+    context, and finds its tags from everywhere.
+    """
+    if is_remote():
+        add, remove = spark.addTag, spark.removeTag
+    else:
+        context = spark.sparkContext
+        # Else a task that sleeps in Python is cancelled when it wakes up.
+        context.setInterruptOnCancel(True)
+        add, remove = context.addJobTag, context.removeJobTag
+    add(tag)
+    try:
+        yield
+    finally:
+        remove(tag)
+
+
+def _interrupt(spark: SparkSession, tag: str) -> None:
+    """Interrupt the actions under way with a tag; later ones are not hindered."""
+    if is_remote():
+        spark.interruptTag(tag)
+    else:
+        spark.sparkContext.cancelJobsWithTag(tag)

@@ -22,16 +22,7 @@ StageState = Literal["waiting", "running", "done"]
 
 @dataclass(slots=True)
 class StageProgress:
-    """How far a stage is.
-
-    Attributes:
-        name: Its name.
-        state: Whether it waits, runs, or has ended well.
-        done: Tasks that are done, of `total`; 0 of 0: not known.
-        total: Tasks in all.
-        rows: Rows that it gave.
-        seconds: How long it has taken.
-    """
+    """How far a stage is: `done` of `total` tasks, 0 of 0 if that is not known."""
 
     name: str
     state: StageState = "waiting"
@@ -42,24 +33,34 @@ class StageProgress:
 
 
 class Control:
-    """The state of a run: its progress, its log, its cancellation and its lease."""
+    """The state of a run: its progress, its log, its cancellation and its lease.
+
+    Attributes:
+        forecast: What the run will cost, once that is known.
+        lease_lost: Whether the run ends because its lease passed; a later heartbeat does not undo
+            it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
         self._lease_until = inf
-        self._publishing = self._lapsed = False
+        self._publishing = self.lease_lost = False
         self._stages: dict[str, StageProgress] = {}
         self._counters: dict[str, int] = {}
         self._log: deque[str] = deque(maxlen=_LINES)
         self._began = monotonic()
         self._stage_began = 0.0
-        self._forecast: Forecast | None = None
+        self.forecast: Forecast | None = None
         self._excluded_s = 0.0
 
     def cancel(self) -> None:
         """Cancel the run."""
         self._cancelled.set()
+
+    def wait_for_cancel(self, timeout_s: float) -> bool:
+        """Wait until the run is cancelled; return whether it is."""
+        return self._cancelled.wait(timeout_s)
 
     @property
     def cancelled(self) -> bool:
@@ -82,26 +83,16 @@ class Control:
         self._publishing = True
         self.check()
 
-    @property
-    def lease_lost(self) -> bool:
-        """Whether the run ends because its lease passed; a later heartbeat does not undo it."""
-        return self._lapsed
-
     def check(self) -> None:
         """Raise `RunCancelled` if the run is to end, or its lease has passed."""
         if self._publishing and monotonic() >= self._lease_until:
-            self._lapsed = True
-        if self.cancelled or self._lapsed:
+            self.lease_lost = True
+        if self.cancelled or self.lease_lost:
             raise RunCancelled
-
-    @property
-    def forecast(self) -> Forecast | None:
-        """The forecast, once it is there."""
-        return self._forecast
 
     def set_forecast(self, forecast: Forecast) -> None:
         """Note the forecast."""
-        self._forecast = forecast
+        self.forecast = forecast
         with self._lock:
             self._excluded_s = self._spent_s()
         for note in forecast.notes:
@@ -156,10 +147,10 @@ class Control:
 
     def _eta_s(self, running: StageProgress | None) -> float | None:
         """Seconds left: by the forecast, or by the pace of the stage if that is more."""
-        if self._forecast is None or running is None:
+        if self.forecast is None or running is None:
             return None
         # Reading and forecasting are not in the forecast.
-        expected = max(0.0, self._forecast.time_s - (self._spent_s() - self._excluded_s))
+        expected = max(0.0, self.forecast.time_s - (self._spent_s() - self._excluded_s))
         paced = 0.0
         if running.done:
             paced = running.seconds * (running.total - running.done) / running.done

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from spark_jobs.atomic_file import atomic_file
 from spark_jobs.runner.attempt import Attempt, Ending
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.result_file import FORMATS, write_atomically
-from spark_jobs.runner.results import ResultFiles
+from spark_jobs.runner.results import FORMATS, ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
 
 __all__ = ["run_to_end", "write_result"]
@@ -48,4 +48,5 @@ def write_result(directory: RunDirectory, ending: Ending, target: Path) -> None:
     assert ending.result is not None
     files = ResultFiles(directory.frame(ending.result))
     format_ = FORMATS[target.suffix.lower()]
-    write_atomically(target, files.stream(format_))
+    with atomic_file(target) as file:
+        file.writelines(files.stream(format_))

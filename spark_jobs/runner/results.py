@@ -17,10 +17,20 @@ import pyarrow.parquet as pq
 
 from spark_jobs.runner.port import ColumnType
 
-__all__ = ["Position", "ResultFiles", "ResultFormat"]
+__all__ = ["FORMATS", "Position", "ResultFiles", "ResultFormat"]
 
 ResultFormat: TypeAlias = Literal["csv", "json", "parquet", "arrow"]
-"""json is one object on each line, arrow the streaming format_ of Arrow's IPC."""
+"""json is one object on each line, arrow the streaming format of Arrow's IPC."""
+
+FORMATS: Final[dict[str, ResultFormat]] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+}
+"""Formats by suffix."""
 
 Position: TypeAlias = tuple[int, int]
 """The number of a file, and of a row in it; ``(0, 0)`` is the beginning."""
@@ -75,7 +85,7 @@ class ResultFiles:
         return rows, (number, row) if number < len(self._files) else None
 
     def stream(self, format_: ResultFormat) -> Iterator[bytes]:
-        """Yield the whole result in a format_; never more than a batch of it is in memory."""
+        """Yield the whole result in a format; never more than a batch of it is in memory."""
         sink = _Sink()
         with _WRITERS[format_](sink, self.schema) as writer:
             for batch in self._batches():

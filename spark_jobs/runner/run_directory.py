@@ -36,6 +36,7 @@ from uuid import uuid4
 import orjson
 
 from mediator.embedded.directories import private_directory
+from spark_jobs.atomic_file import atomic_file
 
 __all__ = ["FinishedStage", "RunDirectory"]
 
@@ -45,15 +46,7 @@ _STAGES: Final = "stages"
 
 @dataclass(frozen=True, slots=True)
 class FinishedStage:
-    """A finished stage.
-
-    Attributes:
-        directory: Its Parquet, below the run's stages; None: it gave no frame.
-        rows: How many rows it gave.
-        seconds: How long it took.
-        counters: What it counted.
-        reports: What it reported, by name.
-    """
+    """A finished stage; `directory` is its Parquet below the run's stages, None if it gave none."""
 
     directory: str | None
     rows: int = 0
@@ -63,11 +56,12 @@ class FinishedStage:
 
 
 class RunDirectory:
-    """One attempt on the directory of a run.
+    """One attempt on the directory of a run; made unless it is there, and closed to other users.
 
-    Args:
-        path: The directory; made if it is not there, and closed to other users.
-        attempt: The attempt's number; None: the one after the last.
+    Attributes:
+        path: The directory.
+        attempt: The number of this attempt; unless given, the one after the last.
+        stages: The finished stages, in the order in which they were finished.
 
     Raises:
         OSError: It cannot be made, or belongs to another user.
@@ -78,22 +72,12 @@ class RunDirectory:
         private_directory(self.path)
         private_directory(self.path / _STAGES)
         attempts = self._attempts()
-        self._attempt = attempt or max(attempts, default=0) + 1
+        self.attempt = attempt or max(attempts, default=0) + 1
         # Our own manifest is there if a worker died in this attempt.
-        earlier = [number for number in attempts if number <= self._attempt]
+        earlier = [number for number in attempts if number <= self.attempt]
         self._job, stages = self._read(max(earlier)) if earlier else (None, {})
-        self._stages = dict(takewhile(self._is_there, stages.items()))
+        self.stages: Mapping[str, FinishedStage] = dict(takewhile(self._is_there, stages.items()))
         self._sweep()
-
-    @property
-    def attempt(self) -> int:
-        """The number of this attempt."""
-        return self._attempt
-
-    @property
-    def stages(self) -> Mapping[str, FinishedStage]:
-        """The finished stages, in the order in which they were finished."""
-        return self._stages
 
     def claim(self, job: str) -> bool:
         """Set the job that the stages belong to; False if they belong to another one."""
@@ -102,7 +86,7 @@ class RunDirectory:
 
     def new_path(self) -> Path:
         """Return the path of a directory that is not there yet, for a stage's Parquet."""
-        return self.path / _STAGES / f"{self._attempt:06d}-{uuid4().hex}"
+        return self.path / _STAGES / f"{self.attempt:06d}-{uuid4().hex}"
 
     def path_of(self, directory: str) -> Path:
         """Return the path of a stage's Parquet by its name."""
@@ -114,18 +98,18 @@ class RunDirectory:
         Raises:
             LookupError: It is not finished, or gave no frame.
         """
-        directory = self._stages[stage].directory
+        directory = self.stages[stage].directory
         if directory is None:
             raise LookupError(f"the stage {stage} gave no frame")
         return self.path_of(directory)
 
     def commit(self, name: str, stage: FinishedStage) -> None:
-        """Keep a stage: what the directory named in it holds counts from now on."""
+        """Keep a stage: what its directory holds counts from now on."""
         if stage.directory is not None:
             _flush(self.path_of(stage.directory))
-        stages = {**self._stages, name: stage}
+        stages = {**self.stages, name: stage}
         self._write(stages)
-        self._stages = stages
+        self.stages = stages
 
     def remove(self) -> None:
         """Remove everything."""
@@ -148,23 +132,15 @@ class RunDirectory:
         return directory is None or self.path_of(directory).is_dir()
 
     def _write(self, stages: Mapping[str, FinishedStage]) -> None:
-        target = self._manifest(self._attempt)
-        temporary = target.with_suffix(f".{uuid4().hex}")
-        try:
-            with temporary.open("wb") as file:
-                file.write(orjson.dumps({"job": self._job, "stages": stages}))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with atomic_file(self._manifest(self.attempt)) as file:
+            file.write(orjson.dumps({"job": self._job, "stages": stages}))
         _sync_directory(self.path)
 
     def _sweep(self) -> None:
         """Remove what earlier attempts left unfinished."""
-        kept = {stage.directory for stage in self._stages.values()}
+        kept = {stage.directory for stage in self.stages.values()}
         for path in (self.path / _STAGES).iterdir():
-            if path.name not in kept and int(path.name.partition("-")[0]) <= self._attempt:
+            if path.name not in kept and int(path.name.partition("-")[0]) <= self.attempt:
                 shutil.rmtree(path, ignore_errors=True)
 
 

@@ -10,27 +10,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from mediator.base.errors import Unavailable
-from mediator.catalogue.run_queue import RunQueue
+from mediator.catalogue.run_queue import HeartbeatReply, RunQueue, TakenRun
+from mediator.catalogue.runs import RunState
 from mediator.catalogue.workers import CatalogueWorkers
-from spark_jobs.runner.attempt import InputReader, ResultWriter
-from spark_jobs.runner.run_execution import RunExecution, WorkerContext
+from spark_jobs.runner.attempt import FORECAST, Attempt, Ending, InputReader, ResultWriter
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.failures import reason_of
+from spark_jobs.runner.job import restore_job
+from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.runner.specification import SpecInvalid
+from spark_jobs.session import SessionDied
 
-__all__ = ["Worker", "WorkerOptions"]
+__all__ = ["RUN_HEARTBEAT_S", "RunExecution", "Worker", "WorkerOptions"]
 
 _log = logging.getLogger("portolan.jobs")
 
+RUN_HEARTBEAT_S: Final = 1.0
+_WORKER_HEARTBEAT_S: Final = 5.0
 _IDLE_S: Final = 0.5
-_HEARTBEAT_S: Final = 5.0
 _REAP_S: Final = 600.0
 _REAP_BATCH: Final = 100
 
@@ -75,20 +84,13 @@ class Worker:
         writer: ResultWriter,
         options: WorkerOptions,
     ) -> None:
-        self._queue = queue
+        self.queue = queue
+        self.spark = spark
+        self.read = read
+        self.writer = writer
+        self.options = options
+        self.thread = ThreadPoolExecutor(1, "run")
         self._workers = workers
-        self._options = options
-        self._thread = ThreadPoolExecutor(1, "run")
-        self._context = WorkerContext(
-            queue,
-            spark,
-            read,
-            writer,
-            self._thread,
-            options.directory,
-            options.lease_s,
-            options.drain_s,
-        )
 
     async def work(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set.
@@ -102,13 +104,13 @@ class Worker:
                 await self._run_next(stopping)
         finally:
             heartbeat.cancel()
-            self._thread.shutdown(wait=False)
+            self.thread.shutdown(wait=False)
 
     async def _run_next(self, stopping: asyncio.Event) -> None:
         try:
-            run = await self._queue.take(self._options.lease_s)
+            run = await self.queue.take(self.options.lease_s)
             if run is not None:
-                await RunExecution(self._context, run, stopping).run_to_end()
+                await RunExecution(self, run, stopping).run_to_end()
                 return
         except Unavailable as error:
             _log.warning("the queue of runs cannot be reached: %s", error.detail)
@@ -120,18 +122,147 @@ class Worker:
         reaped = 0.0
         while True:
             try:
-                await self._workers.heartbeat(self._options.name, None)
+                await self._workers.heartbeat(self.options.name, None)
                 if monotonic() - reaped >= _REAP_S:
                     await self._reap()
                     reaped = monotonic()
             except Unavailable as error:
                 _log.warning("the catalogue cannot be reached: %s", error.detail)
-            await asyncio.sleep(_HEARTBEAT_S)
+            await asyncio.sleep(_WORKER_HEARTBEAT_S)
 
     async def _reap(self) -> None:
         """Remove expired runs, files first: files without a row would stay for ever."""
-        expired = await self._queue.old(self._options.keep_s, _REAP_BATCH)
+        expired = await self.queue.old(self.options.keep_s, _REAP_BATCH)
         for run in expired:
-            directory = self._options.directory / run
+            directory = self.options.directory / run
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-        await self._queue.forget(expired)
+        await self.queue.forget(expired)
+
+
+class RunExecution:
+    """The execution of one leased run: one thread works, this one sends heartbeats."""
+
+    def __init__(self, worker: Worker, run: TakenRun, stopping: asyncio.Event) -> None:
+        self._worker = worker
+        self._run = run
+        self._stopping = stopping
+        self._control = Control()
+        self._attempt: Attempt | None = None
+        self._directory: RunDirectory | None = None
+        self._deadline: float | None = None
+        self._reply: HeartbeatReply = "continue"
+
+    async def run_to_end(self) -> None:
+        """Execute the run, and record its ending.
+
+        Raises:
+            SessionDied: The session has died and the run is abandoned; or the run has failed and
+                spoilt the session for others.
+        """
+        if self._run.cancelling:
+            self._control.cancel()
+        _log.info("run %s begins, attempt %d", self._run.id, self._run.attempt)
+        loop = asyncio.get_running_loop()
+        self._control.hold_until(-inf)  # the age of the lease is unknown until the first reply
+        await self._heartbeat()
+        task = loop.run_in_executor(self._worker.thread, self._execute)
+        while not task.done():
+            await asyncio.wait({task}, timeout=RUN_HEARTBEAT_S)
+            await self._heartbeat()
+        ending = task.result()
+        _log.info("run %s: %s", self._run.id, ending.state)
+        if ending.state == "failed" and not await loop.run_in_executor(
+            self._worker.thread, self._session_lives
+        ):
+            # Abandoned, not released: a run that kills every session must not be retried for ever.
+            await self._worker.queue.abandon(self._run)
+            raise SessionDied
+        if self._released(ending):
+            await self._worker.queue.release(self._run)
+        elif self._reply != "lost":
+            await self._end(ending)
+        if ending.spoilt:
+            raise SessionDied
+
+    def _execute(self) -> Ending:
+        try:
+            job = restore_job(self._run.document, self._run.database)
+            path = self._worker.options.directory / self._run.id
+            self._directory = RunDirectory(path, self._run.attempt)
+        except SpecInvalid as error:  # a kind that is missing here, or of another version
+            return Ending("failed", (str(error),))
+        except OSError as error:
+            return Ending("failed", (reason_of(error),))
+        self._attempt = Attempt(
+            job,
+            self._directory,
+            self._worker.spark,
+            self._worker.read,
+            self._control,
+            dry_run=self._run.dry_run,
+            writer=self._worker.writer,
+        )
+        return self._attempt.execute()
+
+    async def _heartbeat(self) -> None:
+        state: RunState = "forecasting" if self._control.forecast is None else "running"
+        sent = monotonic()
+        try:
+            self._reply = await self._worker.queue.heartbeat(
+                self._run, state, self._control.snapshot(), self._worker.options.lease_s
+            )
+        except Unavailable as error:
+            # The run goes on. If another worker takes it meanwhile, our attempt does not count, and
+            # without a lease nothing is written into a class.
+            _log.warning("run %s cannot be reported: %s", self._run.id, error.detail)
+        else:
+            if self._reply == "continue":
+                self._control.hold_until(sent + self._worker.options.lease_s)
+        if self._reply != "continue" or self._overdue():
+            self._control.cancel()
+        if self._control.cancelled and self._attempt is not None:
+            await asyncio.to_thread(self._attempt.interrupt)
+
+    def _overdue(self) -> bool:
+        if not self._stopping.is_set():
+            return False
+        if self._deadline is None:
+            self._deadline = monotonic() + self._worker.options.drain_s
+        return monotonic() >= self._deadline
+
+    def _released(self, ending: Ending) -> bool:
+        """Whether the run was cancelled only because this worker ends or lost its lease."""
+        ours = self._stopping.is_set() or self._control.lease_lost
+        return ending.state == "cancelled" and self._reply == "continue" and ours
+
+    def _session_lives(self) -> bool:
+        try:
+            self._worker.spark.range(1).count()
+        except Exception:  # noqa: BLE001 - Py4J has errors of its own for a JVM that is gone
+            return False
+        return True
+
+    async def _end(self, ending: Ending) -> None:
+        """Record the ending; retried for as long as it takes, for the work is done."""
+        progress, document = self._control.snapshot(), _document(ending, self._directory)
+        while True:
+            try:
+                await self._worker.queue.end(self._run, ending.state, progress, document)
+            except Unavailable as error:
+                _log.warning("run %s cannot be ended: %s", self._run.id, error.detail)
+                await asyncio.sleep(RUN_HEARTBEAT_S)
+            else:
+                return
+
+
+def _document(ending: Ending, directory: RunDirectory | None) -> Mapping[str, Any]:
+    """Return an ending as the catalogue keeps it."""
+    document: dict[str, Any] = {"reasons": list(ending.reasons)}
+    if ending.forecast is not None:
+        document["forecast"] = asdict(ending.forecast)
+    if ending.result is None or directory is None:
+        return document
+    stages = {name: kept for name, kept in directory.stages.items() if name != FORECAST}
+    reports = {name: report for kept in stages.values() for name, report in kept.reports.items()}
+    result = {"rows": ending.rows, "result": stages[ending.result].directory}
+    return {**document, **result, "reports": reports}

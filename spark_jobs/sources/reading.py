@@ -1,15 +1,25 @@
-"""Inputs, wherever they lie."""
+"""Inputs: classes, and files as CSV with a header, JSON with one object on each line, Parquet."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from typing import Final
 
-from spark_jobs.runner.port import Input
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class
-from spark_jobs.sources.files import read_file
 
 __all__ = ["read_input"]
+
+_OPTIONS: Final[dict[str, dict[str, str]]] = {
+    # RFC 4180: quotes are doubled, and a quoted value may hold line ends. What is no record fails.
+    "csv": {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST"},
+    "json": {"mode": "FAILFAST"},
+    "parquet": {},
+}
 
 
 def read_input(spark: SparkSession, input_: Input) -> DataFrame:
@@ -20,6 +30,37 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
     """
     match input_.source:
         case FileSource() as source:
-            return read_file(spark, input_, source)
+            return _read_file(spark, input_, source)
         case source:
             return read_class(spark, input_, source)
+
+
+def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFrame:
+    """Read a file: `id` (string) and the fields asked for; those of CSV are strings.
+
+    Raises:
+        InputUnfit: It is not there, cannot be read, or has not got the columns.
+    """
+    reader = spark.read.options(**_OPTIONS[source.format])
+    try:
+        frame = reader.format(source.format).load(source.path)
+        columns = frame.columns
+    except AnalysisException as error:
+        raise InputUnfit(f"{input_.name}: {source.path} cannot be read.") from error
+    except PySparkException as error:
+        raise InputUnfit(f"{input_.name}: {source.path} is not {source.format}.") from error
+    return frame.select(*_chosen(input_, columns))
+
+
+def _chosen(input_: Input, columns: list[str]) -> list[Column]:
+    fields = input_.fields if input_.fields is not None else tuple(c for c in columns if c != "id")
+    missing = [name for name in ("id", *fields) if name not in columns]
+    if missing:
+        there = ", ".join(columns)
+        raise InputUnfit(f"{input_.name} has no column {', '.join(missing)}; it has: {there}.")
+    # A name may hold a dot, which would otherwise lead into a structure.
+    return [_column("id").cast("string").alias("id"), *map(_column, fields)]
+
+
+def _column(name: str) -> Column:
+    return f.col("`" + name.replace("`", "``") + "`")

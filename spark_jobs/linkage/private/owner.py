@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import csv
 import json
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Final, TypeAlias
 
+from spark_jobs.atomic_file import atomic_file
 from spark_jobs.linkage.private.clk import (
     Clk,
     ClkShape,
@@ -31,6 +32,7 @@ __all__ = ["BadRecords", "Encoding", "encode_file"]
 _CHUNK: Final = 5_000
 _MOST_SALTS: Final = 500
 _LONGEST_FIELD: Final = 2**20
+_JSON_LINES: Final = {".ndjson", ".jsonl"}
 
 Row: TypeAlias = tuple[str, tuple[str, ...], str]
 """Id, values of the linkage fields, value of the salt field."""
@@ -76,12 +78,7 @@ def encode_file(
 ) -> int:
     """Encode CSV or NDJSON (by suffix) to CSV or NDJSON: columns ``id`` and ``clk``, base64.
 
-    Args:
-        source: People.
-        target: Ids and encodings.
-        encoding: What is encoded, and how.
-        keys: The owners' secrets.
-        on_progress: Called with the number of further records that are done.
+    `on_progress` is called with the number of further records that are done.
 
     Returns:
         The number of records.
@@ -92,13 +89,16 @@ def encode_file(
         OSError: A file cannot be read or written.
     """
     count = 0
-    with _rows(source, encoding) as rows, _atomic_writer(target) as write:
+    with _rows(source, encoding) as rows, atomic_file(target) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        write = _writer(text, as_json=target.suffix in _JSON_LINES)
         for done in _encoded(rows, encoding, keys):
             write(done)
             count += len(done)
             on_progress(len(done))
         if not count:
             raise BadRecords(f"{source} has no records.")
+        text.detach()  # else it would close the file
     return count
 
 
@@ -166,7 +166,7 @@ def _encoded(
 @contextmanager
 def _rows(source: Path, encoding: Encoding) -> Iterator[Iterator[Row]]:
     with source.open(encoding="utf-8", newline="") as file:
-        lines = _json_lines(file) if source.suffix in {".ndjson", ".jsonl"} else _csv_lines(file)
+        lines = _json_lines(file) if source.suffix in _JSON_LINES else _csv_lines(file)
         yield _checked(source, lines, encoding)
 
 
@@ -213,20 +213,6 @@ def _json_lines(file: IO[str]) -> Iterator[dict[str, object]]:
         if not isinstance(row, dict):
             raise json.JSONDecodeError("an object is expected", line[:20], 0)
         yield row
-
-
-@contextmanager
-def _atomic_writer(target: Path) -> Iterator[Callable[[Iterable[tuple[str, str]]], None]]:
-    """Write a temporary file, and rename it to the target when it is complete."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield _writer(file, as_json=target.suffix in {".ndjson", ".jsonl"})
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _writer(file: IO[str], *, as_json: bool) -> Callable[[Iterable[tuple[str, str]]], None]:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.runner import run_execution
+from spark_jobs.runner import worker
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
 from tests.spark.office import ClassStandIn, Office
@@ -45,10 +45,10 @@ async def test_a_linkage_is_cancelled_in_each_stage(
         if name in held:
             held.remove(name)
             begun.put(name)
-            assert control._cancelled.wait(120)
+            assert control.wait_for_cancel(120)
 
     monkeypatch.setattr(Control, "begin", hold)
-    monkeypatch.setattr(run_execution, "_HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(worker, "RUN_HEARTBEAT_S", 0.05)
     run = await office.submit(JOB)
     async with office.worker(encoded, written):
         for stage in STAGES:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.overhead import stage_overhead_s
-from spark_jobs.runner.attempt import Attempt, Ending
+from spark_jobs.runner.attempt import Attempt, Ending, stage_overhead_s
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.port import Forecast
