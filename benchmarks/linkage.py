@@ -116,7 +116,7 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
     from splink import DuckDBAPI, SparkAPI  # noqa: PLC0415 - needs the extra linkage
 
     from benchmarks.harness.splink_baseline import seconds  # noqa: PLC0415 - as above
-    from spark_jobs.linkage.open.in_process.tables import comparison_columns  # noqa: PLC0415 - as above
+    from spark_jobs.linkage.open.in_process.comparing import comparison_columns  # noqa: PLC0415 - as above
     from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
 
     spec = OpenSpec.parse(_SPEC)

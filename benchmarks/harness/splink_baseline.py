@@ -21,7 +21,7 @@ def seconds(table: Any, spec: OpenSpec, database: Any) -> float:
     """Train, predict and cluster, as its users do; how long that takes.
 
     Args:
-        table: What `in_process.tables.comparison_columns` shows, as the database takes it.
+        table: What `in_process.comparing.comparison_columns` shows, as the database takes it.
         spec: Rules and comparisons of one table; the first rule is as good as certain.
         database: Splink's DuckDBAPI or SparkAPI.
     """

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import Block
 
-__all__ = ["RuleLoad", "Splits", "heaviest", "loads", "split_heavy"]
+__all__ = ["RuleLoad", "heaviest", "loads", "pairs_column", "split_heavy"]
 
 _HEAVIEST: Final = 10
 _SPLITS: Final = 2
@@ -31,19 +31,6 @@ class RuleLoad:
     blocks: int
     pairs: int
     heaviest: int
-
-
-@dataclass(frozen=True, slots=True)
-class Splits:
-    """Records whose heavy blocks are split, and what was done.
-
-    Attributes:
-        records: With their new keys.
-        splits: For each split or block left out: rule, by which field, blocks, pairs.
-    """
-
-    records: DataFrame
-    splits: tuple[Mapping[str, Any], ...]
 
 
 def loads(records: DataFrame, spec: OpenSpec) -> tuple[RuleLoad, ...]:
@@ -79,8 +66,13 @@ def _name(spec: OpenSpec, row: Any) -> str:
     return f"{rule.name}: such as {of}"
 
 
-def split_heavy(records: DataFrame, spec: OpenSpec) -> Splits:
-    """Split what is too heavy, and leave out what cannot be split."""
+def split_heavy(records: DataFrame, spec: OpenSpec) -> tuple[DataFrame, list[Mapping[str, Any]]]:
+    """Split what is too heavy, and leave out what cannot be split.
+
+    Returns:
+        The records with their new keys, and for each split or block left out: rule, by which field,
+        blocks, pairs.
+    """
     splits: list[Mapping[str, Any]] = []
     by = _splitters(records, spec)
     for level in range(_SPLITS + 1):
@@ -95,7 +87,7 @@ def split_heavy(records: DataFrame, spec: OpenSpec) -> Splits:
             splits.append(_split_report(spec, row, field))
         if not rows:
             break
-    return Splits(records, tuple(splits))
+    return records, splits
 
 
 def _split_report(spec: OpenSpec, row: Any, field: int | None) -> Mapping[str, Any]:
@@ -155,15 +147,15 @@ def _blocks(records: DataFrame, spec: OpenSpec) -> DataFrame:
         .groupBy("rule", "key", "source")
         .agg(f.count("*").alias("n"), f.sum(f.col("old").cast("long")).alias("o"))
     )
-    n, o = _pairs("n", within=spec.within), _pairs("o", within=spec.within)
+    n, o = pairs_column("n", within=spec.within), pairs_column("o", within=spec.within)
     summed = of_source.groupBy("rule", "key").agg(
         f.sum("n").alias("records"), (n - o).alias("pairs")
     )
     return summed.where(f.col("pairs") > 0)
 
 
-def _pairs(count: str, *, within: bool) -> Column:
-    """Pairs of all; or of different sources."""
+def pairs_column(count: str, *, within: bool) -> Column:
+    """Pairs of all records of a group, counted by source; or those of different sources."""
     all_, squares = f.sum(count) * f.sum(count), f.sum(f.col(count) * f.col(count))
     less = f.sum(count) if within else squares
     return ((all_ - less) / 2).cast("long")

@@ -9,7 +9,6 @@ name) stays, and the merge is reported.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.forest import connected
+from spark_jobs.linkage.open.prepare import source_name
 from spark_jobs.linkage.open.refine import CERTAIN, Links, refined
 from spark_jobs.linkage.open.spec import Clustering, OpenSpec
 
@@ -75,39 +75,25 @@ def _inside(pairs: DataFrame, labels: DataFrame, records: DataFrame) -> DataFram
     return joined.where(f.col("l_component") == f.col("r_component"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Refiner:
-    """The kernel of a task: some components, whole."""
-
-    how: Clustering
-    least: float
-
-    def __call__(self, table: pa.Table) -> pa.Table:
-        names = ("l", "r", "bits", "l_source", "r_source")
-        rows, roots = refined(
-            Links(*(np.asarray(table.column(name)) for name in names)), self.how, self.least
-        )
-        return pa.table({"row": rows, "root": roots})
-
-
 def _refine(inside: DataFrame, how: Clustering, least: float, links: int) -> DataFrame:
     tasks = min(_MOST_TASKS, 1 + links // _TASK_PAIRS)
     bucket = f.pmod(f.xxhash64("l_component"), f.lit(tasks)).alias("bucket")
     chosen = inside.select(bucket, "l", "r", "bits", "l_source", "r_source")
-    refiner = _Refiner(how, least)
+    names = ("l", "r", "bits", "l_source", "r_source")
 
-    def refine(table: pa.Table) -> pa.Table:  # Spark looks at the number of arguments
-        return refiner(table)
+    def refine(table: pa.Table) -> pa.Table:
+        inner = Links(*(np.asarray(table.column(name)) for name in names))
+        rows, roots = refined(inner, how, least)
+        return pa.table({"row": rows, "root": roots})
 
     return chosen.groupBy("bucket").applyInArrow(refine, "row long, root long")
 
 
 def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
     """Every record: ``row``, ``source`` (its name), ``cluster``, ``record``, ``known``."""
-    names = f.array(*(f.lit(input_.name) for input_ in spec.inputs))
     members = records.join(roots, "row", "left").select(
         "row",
-        f.get(names, f.col("source")).alias("source"),
+        source_name(spec),
         f.col("id").alias("record"),
         f.coalesce("root", "row").alias("root"),
         *("known", "truth"),

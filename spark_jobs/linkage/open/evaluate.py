@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+
+from spark_jobs.linkage.open.blocks import pairs_column
 
 __all__ = ["blocking_recall", "evaluation"]
 
@@ -48,11 +50,10 @@ def blocking_recall(pairs: DataFrame, records: DataFrame, *, within: bool) -> fl
 def _pairs(labelled: DataFrame, by: list[str], *, within: bool) -> int:
     """Pairs of records that have the same values in these columns."""
     of_source = labelled.groupBy(*by, "source").agg(f.count("*").alias("n"))
-    less: Column = f.sum("n") if within else f.sum(f.col("n") * f.col("n"))
-    groups = of_source.groupBy(*by).agg((f.sum("n") * f.sum("n") - less).alias("twice"))
-    row = groups.agg(f.coalesce(f.sum("twice"), f.lit(0))).first()
+    groups = of_source.groupBy(*by).agg(pairs_column("n", within=within).alias("pairs"))
+    row = groups.agg(f.coalesce(f.sum("pairs"), f.lit(0))).first()
     assert row is not None
-    return int(row[0]) // 2
+    return int(row[0])
 
 
 def _b3(labelled: DataFrame, side: str) -> float:

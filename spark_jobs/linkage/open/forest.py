@@ -13,13 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from pyspark.sql import DataFrame
 
-from spark_jobs.linkage.open.disjoint_sets import root, roots
+from spark_jobs.linkage.compiled import compiled
 from spark_jobs.linkage.open.strings import Rows
 
-__all__ = ["components", "connected", "spanning"]
+__all__ = ["components", "connected", "root", "roots", "spanning"]
 
 _TASK_EDGES: Final = 1_000_000
 _FEWER: Final = 8
@@ -75,7 +74,7 @@ def components(left: Rows, right: Rows) -> tuple[Rows, Rows]:
     return rows, rows[parents]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _union(left: Any, right: Any, nodes: int) -> Any:
     """The least node of each node's set, and which edges joined two sets."""
     parents = np.arange(nodes)
@@ -86,3 +85,23 @@ def _union(left: Any, right: Any, nodes: int) -> Any:
             kept[edge] = True
             parents[max(a, b)] = min(a, b)
     return roots(parents), kept
+
+
+@compiled
+def root(parents: Any, node: int) -> int:
+    """Return the root of a node's set in an array of parents; a root is its own parent.
+
+    What is passed on the way moves closer to the root.
+    """
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]
+        node = parents[node]
+    return node
+
+
+@compiled
+def roots(parents: Any) -> Any:
+    """Let every node's parent be its root; returns the same array."""
+    for node in range(len(parents)):
+        parents[node] = root(parents, node)
+    return parents

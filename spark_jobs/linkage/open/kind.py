@@ -54,7 +54,7 @@ class OpenLinkage:
 
     def forecast(self, spec: OpenSpec, context: StageContext) -> Forecast:
         """Count the pairs of every rule, and name the heaviest blocks."""
-        from spark_jobs.linkage.open.forecast import forecast  # noqa: PLC0415 - needs Spark
+        from spark_jobs.linkage.open.stages import forecast  # noqa: PLC0415 - needs Spark
 
         return forecast(spec, context)
 

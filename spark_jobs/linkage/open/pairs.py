@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from spark_jobs.linkage.compiled import compiled
 from spark_jobs.linkage.open.agreement import Columns, pattern_codes, rarity, vectors
-from spark_jobs.linkage.open.candidates import Blocked, Candidates, candidates
 from spark_jobs.linkage.open.spec import Comparison, OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows
 
-__all__ = ["compared", "random_pairs"]
+__all__ = ["Blocked", "Candidates", "candidates", "compared", "random_pairs"]
 
 _SCHEMA: Final = "l long, r long, rules long, pattern long, rarity double"
+_BATCH_PAIRS: Final = 500_000
 _TASK_PAIRS: Final = 1_000_000
 _TASK_RECORDS: Final = 100_000
 _MOST_TASKS: Final = 10_000
@@ -121,6 +123,88 @@ def _blocked(table: pa.Table, *, within: bool) -> Blocked:
         known=table.column("known").is_valid().to_numpy(),
         within=within,
     )
+
+
+class Blocked(NamedTuple):
+    """Records in the order of their blocks.
+
+    Attributes:
+        rule: By which rule a record stands here.
+        keys: Its keys under all rules, shape (records, rules).
+        source: Number of the table it is from.
+        known: Whether its cluster is known.
+        within: Whether records of one table are compared.
+    """
+
+    rule: NDArray[np.int8]
+    keys: Rows
+    source: NDArray[np.int16]
+    known: NDArray[np.bool_]
+    within: bool
+
+
+class Candidates(NamedTuple):
+    """Pairs to be compared: rows i and j, and for each the rules that find it as bits."""
+
+    i: Rows
+    j: Rows
+    rules: Rows
+
+
+def candidates(records: Blocked) -> Iterator[Candidates]:
+    """All pairs in batches of bounded size, each once: where several rules find it, by the first.
+
+    Records come sorted by rule and key. A record brings its keys under all rules (0: no block), so
+    that whether an earlier rule finds a pair as well is seen on the pair itself, and nothing has to
+    be made distinct afterwards.
+    """
+    i, j, rules = (np.empty(_BATCH_PAIRS, np.int64) for _ in range(3))
+    at, other = 0, 1
+    while at < len(records.rule):
+        count, at, other = _fill(*records, at, other, i, j, rules)
+        if count:
+            yield Candidates(i[:count].copy(), j[:count].copy(), rules[:count].copy())
+
+
+@compiled
+def _fill(
+    rule: Any,
+    keys: Any,
+    source: Any,
+    known: Any,
+    within: bool,
+    at: int,
+    other: int,
+    i: Any,
+    j: Any,
+    rules: Any,
+) -> Any:
+    """Fill i, j and rules; return how many pairs there are, and where to go on."""
+    count = 0
+    while at < len(rule):
+        r = rule[at]
+        while other < len(rule) and rule[other] == r and keys[other, r] == keys[at, r]:
+            if (within or source[at] != source[other]) and not (known[at] and known[other]):
+                mask = _shared(keys, at, other)
+                if mask & ((1 << r) - 1) == 0:
+                    i[count], j[count], rules[count] = at, other, mask
+                    count += 1
+            other += 1
+            if count == len(i):
+                return count, at, other
+        at += 1
+        other = at + 1
+    return count, at, other
+
+
+@compiled
+def _shared(keys: Any, at: int, other: int) -> int:
+    """The rules under which both have the same key, as bits."""
+    mask = 0
+    for r in range(keys.shape[1]):
+        if keys[at, r] != 0 and keys[at, r] == keys[other, r]:
+            mask |= 1 << r
+    return mask
 
 
 def random_pairs(sample: pa.Table, spec: OpenSpec, most: int) -> tuple[Rows, Floats]:

@@ -1,22 +1,54 @@
-"""The plan of a run: its rules and comparisons, given or proposed from the data."""
+"""The plan of a run: its rules, comparisons and engine, as given or by the data."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
+from spark_jobs.linkage.open.blocks import loads
 from spark_jobs.linkage.open.profile import draw_sample
-from spark_jobs.linkage.open.propose import Proposal, propose
-from spark_jobs.linkage.open.spec import OpenSpec, Plan
-from spark_jobs.runner.port import StageContext
+from spark_jobs.linkage.open.propose import PlanProposal, propose
+from spark_jobs.linkage.open.spec import Engine, Measure, OpenSpec, Plan
+from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["complete_spec", "document_frame", "load_document", "load_plan", "plan"]
+__all__ = [
+    "IN_PROCESS_PAIRS",
+    "SPARE_CODES",
+    "EngineChoice",
+    "choose",
+    "compared_by_characters",
+    "complete_spec",
+    "document_frame",
+    "engine",
+    "load_document",
+    "load_engine",
+    "load_plan",
+    "non_ascii_characters",
+    "plan",
+]
+
+IN_PROCESS_PAIRS: Final = 10_000_000
+"""Pairs that are compared in one process at most."""
+
+_MISSING: Final = 'Splink is not installed here: pip install "portolan[linkage]".'
+
+_BY_CHARACTERS: Final = {Measure.LEVENSHTEIN, Measure.JARO_WINKLER}
+_USED: Final = "abcdefghijklmnopqrstuvwxyz0123456789 "
+
+SPARE_CODES: Final = "".join(chr(code) for code in range(1, 128) if chr(code) not in _USED)
+"""Codes of one byte, with which prepared values, without capitals and punctuation, can spare.
+
+DuckDB's measures of spelling count characters of more than a byte as several. A distance is the
+same whichever code stands for a character.
+"""
 
 
-def complete_spec(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, Proposal | None]:
+def complete_spec(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, PlanProposal | None]:
     """Complete a specification by what the data propose.
 
     Raises:
@@ -56,3 +88,89 @@ def load_document(context: StageContext, stage: str) -> Mapping[str, Any]:
     assert row is not None
     document: Mapping[str, Any] = json.loads(row["document"])
     return document
+
+
+class EngineChoice(NamedTuple):
+    """An engine, Spark or Splink, and why it is that one, in a sentence."""
+
+    engine: Engine
+    reason: str
+
+
+def choose(spec: OpenSpec, records: DataFrame, pairs: int) -> EngineChoice:
+    """Choose an engine for prepared records, the heavy blocks of which are not split yet.
+
+    Results of the two differ a little, for they estimate in different ways. So the default is
+    always Spark, and *auto* has to be chosen.
+
+    Raises:
+        InputUnfit: Splink is asked for, and cannot do it.
+    """
+    if spec.engine is Engine.SPARK:
+        return EngineChoice(Engine.SPARK, "It was asked for.")
+    obstacle = _obstacle(spec, records, pairs)
+    if spec.engine is Engine.AUTO:
+        if obstacle:
+            return EngineChoice(Engine.SPARK, obstacle)
+        return EngineChoice(Engine.SPLINK, f"{pairs:,} pairs fit one process.")
+    if obstacle:
+        raise InputUnfit(f'/engine: {obstacle} Or let engine be "spark".')
+    return EngineChoice(Engine.SPLINK, "It was asked for.")
+
+
+def engine(spec: OpenSpec, context: StageContext) -> DataFrame:
+    """Choose for a run that says *auto*, by the same pairs as its forecast; keep the choice."""
+    complete, records = load_plan(spec, context), context.output("values")
+    choice = choose(complete, records, sum(load.pairs for load in loads(records, complete)))
+    context.report("engine", choice._asdict())
+    return document_frame(context, choice._asdict())
+
+
+def load_engine(spec: OpenSpec, context: StageContext) -> Engine:
+    """Return the engine of a run.
+
+    Raises:
+        InputUnfit: It is Splink, which the worker that goes on with the run has not got.
+    """
+    chosen = spec.engine
+    if chosen is Engine.AUTO:
+        chosen = Engine(load_document(context, "engine")["engine"])
+    if chosen is Engine.SPLINK and not _installed():
+        raise InputUnfit(f"/engine: {_MISSING}")
+    return chosen
+
+
+def _obstacle(spec: OpenSpec, records: DataFrame, pairs: int) -> str | None:
+    if not _installed():
+        return _MISSING
+    if pairs > IN_PROCESS_PAIRS:
+        return f"There are {pairs:,} pairs; one process is given {IN_PROCESS_PAIRS:,} at most."
+    if len(non_ascii_characters(records, spec)) > len(SPARE_CODES):
+        return (
+            "What is compared by its spelling has more different characters beyond a to z than the "
+            f"{len(SPARE_CODES)} that Splink on DuckDB can tell apart."
+        )
+    return None
+
+
+def _installed() -> bool:
+    return all(find_spec(package) for package in ("splink", "duckdb"))
+
+
+def compared_by_characters(spec: OpenSpec) -> Iterator[int]:
+    """The numbers of comparisons by spelling."""
+    for k, comparison in enumerate(spec.comparisons):
+        if any(level.measure in _BY_CHARACTERS for level in comparison.levels):
+            yield k
+
+
+def non_ascii_characters(records: DataFrame, spec: OpenSpec) -> str:
+    """Return characters beyond ASCII in values compared by spelling; one too many is enough."""
+    columns = [f.col(f"c{k}") for k in compared_by_characters(spec)]
+    if not columns:
+        return ""
+    each = f.regexp_extract_all(f.concat_ws("", *columns), f.lit(r"([^\x00-\x7f])"), f.lit(1))
+    characters = (
+        records.select(f.explode(each).alias("character")).distinct().limit(len(SPARE_CODES) + 1)
+    )
+    return "".join(sorted(characters.toArrow().column("character").to_pylist()))

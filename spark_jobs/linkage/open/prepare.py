@@ -22,7 +22,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_jobs.linkage.open.spec import KNOWN, Comparison, KeyPart, Measure, OpenSpec, Rule, Take
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["LONGEST", "normalise", "quoted", "values", "with_frequencies"]
+__all__ = ["LONGEST", "normalise", "quoted", "source_name", "values", "with_frequencies"]
 
 LONGEST: Final = 256
 """Characters of a value that are looked at."""
@@ -62,6 +62,12 @@ def with_frequencies(records: DataFrame, comparisons: Sequence[Comparison]) -> D
         share = f.coalesce(f.col(f"f{k}"), f.lit(least))
         records = records.join(frame, f"c{k}", "left").withColumn(f"f{k}", share)
     return records
+
+
+def source_name(spec: OpenSpec) -> Column:
+    """The name of a record's source, by its number."""
+    names = f.array(*(f.lit(input_.name) for input_ in spec.inputs))
+    return f.get(names, f.col("source")).alias("source")
 
 
 def quoted(name: str) -> Column:

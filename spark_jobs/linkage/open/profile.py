@@ -21,11 +21,12 @@ from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = [
     "Profile",
-    "Sample",
+    "RecordSample",
     "ValueKind",
     "agreement_by_chance",
     "draw_sample",
     "numbered",
+    "pairs_of",
     "profile",
 ]
 
@@ -49,7 +50,7 @@ class ValueKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class RecordSample:
     """Records sampled evenly, normalised.
 
     Attributes:
@@ -102,7 +103,7 @@ class Profile:
         }
 
 
-def draw_sample(spec: OpenSpec, context: StageContext) -> Sample:
+def draw_sample(spec: OpenSpec, context: StageContext) -> RecordSample:
     """Draw records; of the columns that all inputs have.
 
     Raises:
@@ -117,7 +118,9 @@ def draw_sample(spec: OpenSpec, context: StageContext) -> Sample:
     sample = _draw(frames, names)
     raw = {name: sample.column(f"v{at}").combine_chunks() for at, name in enumerate(names)}
     columns = {name: normalise(values) for name, values in raw.items()}
-    return Sample(columns, raw, sample.num_rows, sum(counts), _pairs(counts, within=spec.within))
+    return RecordSample(
+        columns, raw, sample.num_rows, sum(counts), pairs_of(counts, within=spec.within)
+    )
 
 
 def _draw(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
@@ -127,13 +130,14 @@ def _draw(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
     return whole.orderBy(f.xxhash64("id", "s"), "id", "s").limit(_SAMPLE).toArrow()
 
 
-def _pairs(counts: Sequence[int], *, within: bool) -> float:
+def pairs_of(counts: Sequence[int], *, within: bool) -> float:
+    """Return how many pairs sources of so many records have, one at least."""
     total = float(sum(counts))
     less = total if within else float(sum(count * count for count in counts))
     return max(1.0, (total * total - less) / 2)
 
 
-def profile(sample: Sample) -> tuple[Profile, ...]:
+def profile(sample: RecordSample) -> tuple[Profile, ...]:
     """Look at every column that has a value at all."""
     return tuple(
         _profile(name, values, sample.raw[name])

@@ -10,12 +10,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.linkage.open.profile import Profile, Sample, ValueKind, profile
+from spark_jobs.linkage.open.profile import Profile, RecordSample, ValueKind, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
 from spark_jobs.linkage.open.spec import Comparison, Level, Plan, Rule
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["Proposal", "propose"]
+__all__ = ["PlanProposal", "propose"]
 
 _EMPTY: Final = 0.95
 _CONTAINED: Final = 0.9
@@ -48,7 +48,7 @@ _WHY: Final[Mapping[ValueKind, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class PlanProposal:
     """A configuration for data that nobody described.
 
     Attributes:
@@ -72,7 +72,7 @@ class Proposal:
         }
 
 
-def propose(sample: Sample) -> Proposal:
+def propose(sample: RecordSample) -> PlanProposal:
     """Propose a configuration.
 
     Raises:
@@ -89,7 +89,7 @@ def propose(sample: Sample) -> Proposal:
     reasons += [_reason(one) for one in chosen]
     rules = propose_rules(useful, left_out, sample)
     reasons += [rule.reason for rule in rules]
-    return Proposal(tuple(rule.rule for rule in rules), comparisons, tuple(reasons), profiles)
+    return PlanProposal(tuple(rule.rule for rule in rules), comparisons, tuple(reasons), profiles)
 
 
 def _useful(profiles: Sequence[Profile], reasons: list[str]) -> list[Profile]:
@@ -112,7 +112,7 @@ def _useful(profiles: Sequence[Profile], reasons: list[str]) -> list[Profile]:
     return useful
 
 
-def _repeated(useful: Sequence[Profile], sample: Sample, reasons: list[str]) -> set[str]:
+def _repeated(useful: Sequence[Profile], sample: RecordSample, reasons: list[str]) -> set[str]:
     """Columns that say again what others say: agreement on both must not count twice."""
     parts: dict[str, list[str]] = {one.name: [] for one in useful}
     words = [one.name for one in useful if one.value_kind in {ValueKind.NAME, ValueKind.TEXT}]
@@ -144,13 +144,13 @@ def _contains(whole: pa.Array, part: pa.Array) -> float:
     return sum(inside) / len(inside)
 
 
-def _comparison(one: Profile, sample: Sample) -> Comparison:
+def _comparison(one: Profile, sample: RecordSample) -> Comparison:
     return Comparison(
         columns=(one.name,), levels=(_EXACT, *_levels(one, sample)), term_frequency=True
     )
 
 
-def _levels(one: Profile, sample: Sample) -> tuple[Level, ...]:
+def _levels(one: Profile, sample: RecordSample) -> tuple[Level, ...]:
     half = (_HALF,) if one.words > _SEVERAL_WORDS else ()
     match one.value_kind:
         case ValueKind.DATE:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.linkage.open.profile import (
     Profile,
-    Sample,
+    RecordSample,
     ValueKind,
     agreement_by_chance,
     numbered,
@@ -70,7 +70,7 @@ class _Candidate:
 
 
 def propose_rules(
-    profiles: Sequence[Profile], repeated: set[str], sample: Sample
+    profiles: Sequence[Profile], repeated: set[str], sample: RecordSample
 ) -> tuple[ProposedRule, ...]:
     """Choose rules.
 
@@ -109,7 +109,7 @@ def _proposed(best: _Candidate, gain: float) -> ProposedRule:
 
 
 def _candidates(
-    profiles: Sequence[Profile], repeated: set[str], sample: Sample
+    profiles: Sequence[Profile], repeated: set[str], sample: RecordSample
 ) -> Iterator[_Candidate]:
     random = np.random.default_rng(0)
     rare = sorted(profiles, key=lambda one: one.chance)[:_SINGLE_COLUMNS]
@@ -127,13 +127,13 @@ def _candidates(
                 yield _candidate((a, b), sample)
 
 
-def _candidate(parts: tuple[_SampledPart, ...], sample: Sample) -> _Candidate:
+def _candidate(parts: tuple[_SampledPart, ...], sample: RecordSample) -> _Candidate:
     chance = agreement_by_chance([one.values for one in parts])
     return _Candidate(parts, chance * sample.pairs)
 
 
 def _parts(
-    one: Profile, sample: Sample, quality: NDArray[np.float64], random: np.random.Generator
+    one: Profile, sample: RecordSample, quality: NDArray[np.float64], random: np.random.Generator
 ) -> Iterator[_SampledPart]:
     values = sample.columns[one.name]
     present = np.logical_and.reduce(random.random((2, _IMAGINED)) >= one.nulls)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
-from spark_jobs.linkage.open.disjoint_sets import root, roots
+from spark_jobs.linkage.compiled import compiled
+from spark_jobs.linkage.open.forest import root, roots
 from spark_jobs.linkage.open.spec import Clustering
 from spark_jobs.linkage.open.strings import Floats, Rows
 
@@ -68,7 +68,7 @@ def refined(links: Links, how: Clustering, least: float) -> tuple[Rows, Rows]:
     return rows, rows[_averages(left, right, bits, int(linked.sum()), len(rows))]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _one_per_source(left: Any, right: Any, bits: Any, sources: Any) -> Any:
     parents = np.arange(len(sources))
     held = np.empty(len(sources), np.int64)
@@ -83,7 +83,7 @@ def _one_per_source(left: Any, right: Any, bits: Any, sources: Any) -> Any:
     return roots(parents)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
     pieces = _pieces(left[:linked], right[:linked], bits, nodes)
     members = np.argsort(pieces, kind="mergesort")
@@ -105,7 +105,7 @@ def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
     return labels
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pieces(left: Any, right: Any, bits: Any, nodes: int) -> Any:
     """What strong links connect, as long as it is no larger than can be looked at together."""
     parents = np.arange(nodes)
@@ -119,7 +119,7 @@ def _pieces(left: Any, right: Any, bits: Any, nodes: int) -> Any:
     return roots(parents)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _average(left: Any, right: Any, bits: Any, nodes: int) -> Any:
     """Join the two clusters with the highest mean of their compared pairs while it is positive."""
     total = np.zeros((nodes, nodes))
@@ -143,7 +143,7 @@ def _average(left: Any, right: Any, bits: Any, nodes: int) -> Any:
         _look_again(total, count, labels, best, mean, min(a, best[a]), max(a, best[a]))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _nearest(total: Any, count: Any, labels: Any, i: int) -> Any:
     """The cluster with the highest mean weight to cluster i, and that mean; -1: none."""
     nearest, highest = i, -1.0
@@ -155,7 +155,7 @@ def _nearest(total: Any, count: Any, labels: Any, i: int) -> Any:
     return nearest, highest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _join(total: Any, count: Any, labels: Any, a: int, b: int) -> None:
     labels[b] = a
     for j in range(len(labels)):
@@ -166,7 +166,7 @@ def _join(total: Any, count: Any, labels: Any, a: int, b: int) -> None:
             count[j, a] += count[j, b]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _look_again(total: Any, count: Any, labels: Any, best: Any, mean: Any, a: int, b: int) -> None:
     mean[b] = -1.0
     for i in range(len(labels)):

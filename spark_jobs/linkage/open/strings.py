@@ -12,8 +12,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
+
+from spark_jobs.linkage.compiled import compiled
 
 __all__ = ["Floats", "Rows", "Text", "equal", "jaccard", "jaro_winkler", "levenshtein"]
 
@@ -94,7 +95,7 @@ def _over_pairs(kernel: Any, left: Text, right: Text, i: Rows, j: Rows) -> Float
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _equal(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
     for k in range(len(i)):
         x, y = a_at[i[k]], b_at[j[k]]
@@ -107,7 +108,7 @@ def _equal(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> No
         out[k] = 1.0 if same else 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _levenshtein(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
     longest = 0
     for k in range(len(j)):
@@ -130,7 +131,7 @@ def _levenshtein(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any)
         out[k] = above[len(t)]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _jaro_winkler(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
     longest = 0
     for k in range(len(i)):
@@ -146,7 +147,7 @@ def _jaro_winkler(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any
         out[k] = jaro + 0.1 * prefix * (1.0 - jaro)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _jaro(s: Any, t: Any, taken: Any, common: Any) -> float:
     reach = max(0, max(len(s), len(t)) // 2 - 1)
     taken[: len(t)] = False
@@ -168,7 +169,7 @@ def _jaro(s: Any, t: Any, taken: Any, common: Any) -> float:
     return float((matches / len(s) + matches / len(t) + (matches - moved // 2) / matches) / 3)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _tokens(points: Any, starts: Any) -> Any:
     hashes = np.empty(len(points), np.uint64)
     begins = np.empty(len(starts), np.int64)
@@ -189,7 +190,7 @@ def _tokens(points: Any, starts: Any) -> Any:
     return hashes[:end], begins
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _insert(values: Any, first: int, end: int, value: Any) -> int:
     """Put a value into a sorted run, unless it is there; answers how much longer the run is."""
     at = end
@@ -203,7 +204,7 @@ def _insert(values: Any, first: int, end: int, value: Any) -> int:
     return 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _jaccard(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
     for k in range(len(i)):
         x, x_end = a_at[i[k]], a_at[i[k] + 1]

@@ -12,6 +12,7 @@ from spark_jobs.linkage.open.agreement import pattern_levels
 from spark_jobs.linkage.open.em import Patterns, estimate
 from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.pairs import random_pairs
+from spark_jobs.linkage.open.profile import pairs_of
 from spark_jobs.linkage.open.spec import OpenSpec
 
 __all__ = ["all_pairs", "decided", "trained"]
@@ -60,6 +61,5 @@ def _random(records: DataFrame, spec: OpenSpec) -> Patterns:
 
 def all_pairs(records: DataFrame, *, within: bool) -> float:
     """How many pairs there are, blocked or not; one at least."""
-    counts = np.array([row["count"] for row in records.groupBy("source").count().collect()], float)
-    less = counts.sum() if within else float((counts**2).sum())
-    return max(1.0, float(counts.sum() ** 2 - less) / 2)
+    counts = [row["count"] for row in records.groupBy("source").count().collect()]
+    return pairs_of(counts, within=within)

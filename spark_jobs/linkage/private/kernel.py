@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spark_jobs.linkage.private.compiled import compiled, set_bits
+from spark_jobs.linkage.compiled import compiled, set_bits
 from spark_jobs.linkage.private.vectors import GROUP, Numbers, Words
 
 __all__ = ["TILE", "Bounds", "Rows", "Tiles", "best", "beyond"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from spark_jobs.linkage.private.compiled import compiled, set_bits
+from spark_jobs.linkage.compiled import compiled, set_bits
 
 __all__ = ["filtered", "prefixes"]
 

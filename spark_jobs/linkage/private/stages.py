@@ -1,4 +1,4 @@
-"""The stages of a run; each follows from the inputs and from what earlier stages kept."""
+"""The forecast of a run, and its stages: each follows from inputs and what earlier ones kept."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.linkage.private.compiled import compiled
+from spark_jobs.linkage.compiled import compiled
 
 __all__ = ["GROUP", "Numbers", "Order", "Words", "cardinalities", "frequencies", "unpacked"]
 

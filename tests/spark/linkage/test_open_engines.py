@@ -15,13 +15,13 @@ from splink import Linker
 
 from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
-from spark_jobs.linkage.open import engine as choosing
+from spark_jobs.linkage.open import plan as choosing
 from spark_jobs.linkage.open.in_process.comparing import compared as in_process
+from spark_jobs.linkage.open.in_process.comparing import load_records
 from spark_jobs.linkage.open.in_process.duck import in_memory_database, splink_api
 from spark_jobs.linkage.open.in_process.settings import settings
-from spark_jobs.linkage.open.in_process.tables import load_records
 from spark_jobs.linkage.open.model import Model
-from spark_jobs.linkage.open.non_ascii import SPARE_CODES
+from spark_jobs.linkage.open.plan import SPARE_CODES
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.linkage.open.agreement import pattern_codes, pattern_levels
-from spark_jobs.linkage.open.candidates import Blocked, candidates
 from spark_jobs.linkage.open.forest import components, spanning
+from spark_jobs.linkage.open.pairs import Blocked, candidates
 from spark_jobs.linkage.open.refine import CERTAIN, Links, refined
 from spark_jobs.linkage.open.spec import Clustering, Comparison, Level
 from spark_jobs.linkage.open.strings import Text, equal, jaccard, jaro_winkler, levenshtein

@@ -1,20 +1,96 @@
-"""Blocking and comparison by Splink: the same pairs and the same patterns as on Spark."""
+"""Blocking and comparison by Splink: the same pairs and the same patterns as on Spark.
+
+Prepared records are tables of DuckDB, one for each input, with columns of our own names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from splink import Linker
 
-from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps
-from spark_jobs.linkage.open.in_process.settings import ROW
-from spark_jobs.linkage.open.in_process.tables import DuckRecords, load_records
-from spark_jobs.linkage.open.spec import Comparison, OpenSpec
+from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps, splink_api
+from spark_jobs.linkage.open.in_process.settings import ROW, settings
+from spark_jobs.linkage.open.plan import SPARE_CODES, compared_by_characters, non_ascii_characters
+from spark_jobs.linkage.open.spec import Comparison, Measure, OpenSpec
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["compared"]
+__all__ = ["DuckRecords", "compared", "comparison_columns", "load_records"]
+
+
+def comparison_columns(records: DataFrame, spec: OpenSpec) -> DataFrame:
+    """Select what Splink needs of prepared records: rows, sources, keys, and what is compared."""
+    keys = [
+        f.nullif(f.get("keys", f.lit(rule)), f.lit(0)).alias(f"k{rule}")
+        for rule in range(len(spec.blocking))
+    ]
+    compared = [name for name in records.columns if name[0] in "cn" and name[1:].isdigit()]
+    known = f.col("known").isNotNull().alias("known")
+    return records.select(f.col("row").alias(ROW), "source", known, *keys, *compared)
+
+
+@dataclass(frozen=True, slots=True)
+class DuckRecords:
+    """The prepared records of a run, for DuckDB.
+
+    Attributes:
+        spec: Complete.
+        records: Rows, sources, keys, and what is compared.
+        characters: Those beyond ASCII.
+    """
+
+    spec: OpenSpec
+    records: pa.Table
+    characters: str
+
+    def linker(self, duck: duckdb.DuckDBPyConnection) -> Linker:
+        """Splink, on tables that are made here."""
+        api = splink_api(duck)
+        return Linker(
+            self.create_tables(duck), settings(self.spec), api, set_up_basic_logging=False
+        )
+
+    def create_tables(self, duck: duckdb.DuckDBPyConnection) -> list[str]:
+        """Create a table for each input; return their names."""
+        duck.register("records", self.records)
+        names = [f"t{number}" for number in range(len(self.spec.inputs))]
+        for number, name in enumerate(names):
+            self._create_table(duck, name, number)
+        duck.unregister("records")
+        return names
+
+    def _create_table(self, duck: duckdb.DuckDBPyConnection, name: str, source: int) -> None:
+        """Characters are values: they are passed as parameters."""
+        replaced = ", ".join(_replaced(self.spec))
+        chosen = f"* EXCLUDE (source){f' REPLACE ({replaced})' if replaced else ''}"
+        characters = {"characters": self.characters, "codes": SPARE_CODES[: len(self.characters)]}
+        columns = chosen + "".join(_word_sets(self.spec))
+        query = f"SELECT {columns} FROM records WHERE source = {source}"  # noqa: S608 - of ours
+        duck.execute(f"CREATE TABLE {name} AS {query}", characters if replaced else None)
+
+
+def load_records(spec: OpenSpec, context: StageContext) -> DuckRecords:
+    """Load the prepared records of a run into this process."""
+    records = context.output("records")
+    return DuckRecords(
+        spec, comparison_columns(records, spec).toArrow(), non_ascii_characters(records, spec)
+    )
+
+
+def _replaced(spec: OpenSpec) -> Iterator[str]:
+    for k in compared_by_characters(spec):
+        yield f"translate(c{k}, $characters, $codes) AS c{k}"
+
+
+def _word_sets(spec: OpenSpec) -> Iterator[str]:
+    for k, comparison in enumerate(spec.comparisons):
+        if any(level.measure is Measure.JACCARD for level in comparison.levels):
+            yield f", list_distinct(string_split(c{k}, ' ')) AS w{k}"
 
 
 def compared(spec: OpenSpec, context: StageContext) -> DataFrame:

@@ -20,9 +20,9 @@ from splink import Linker
 from spark_jobs.linkage.open.agreement import pattern_levels
 from spark_jobs.linkage.open.blocks import loads
 from spark_jobs.linkage.open.em import Estimate, Patterns, guess, share_of
+from spark_jobs.linkage.open.in_process.comparing import load_records
 from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps
 from spark_jobs.linkage.open.in_process.settings import training_rule
-from spark_jobs.linkage.open.in_process.tables import load_records
 from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Floats
