@@ -72,13 +72,7 @@ SettingsT = TypeVar("SettingsT", bound=AdaptiveSettings)
 
 
 class Adaptive(ABC, Generic[SettingsT]):
-    """See `TtlEstimator`; how a life follows from what was seen is left open.
-
-    Args:
-        settings: For all classes, but for what their terms say.
-        memory: How much is remembered.
-        seed: Decides what is remembered.
-    """
+    """See `TtlEstimator`; how a life follows from what was seen is left open."""
 
     def __init__(self, settings: SettingsT, memory: Memory | None, seed: int) -> None:
         self._settings = settings

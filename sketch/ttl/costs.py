@@ -92,12 +92,7 @@ class Belief(NamedTuple):
 
 
 class After(NamedTuple):
-    """What reached the origin from the write that a copy was invalidated by until its end.
-
-    Attributes:
-        reads: Of the key: while the filter held it, all had to.
-        writes: Further ones.
-    """
+    """Reads, and further writes, from the write that invalidated a copy until its end."""
 
     reads: int
     writes: int
@@ -108,7 +103,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         life_s: The life that it was granted, in seconds.
-        seen_s: The time from then until its key was written, or was asked for again, in seconds.
+        seen_s: The time from then until its key was written, or was read again, in seconds.
         written: Whether it was written; if not, nobody had written it by then.
         after: What followed if it was invalidated; None: that was not looked at.
     """

@@ -30,19 +30,12 @@ class Parameter:
     """A positive number, chosen from a few by what each of them would have cost.
 
     Costs are sums in which what is older counts for less. They begin as the model has them: near
-    the best life T of many reads, a life of m · T costs (m + 1/m)/2 times as much.
-
-    Args:
-        first: At first.
-        factor: From one candidate to the next; more than 1.
-        below: How many candidates are smaller.
-        above: How many are larger.
-        copies: About how many copies are remembered; 0: it stays as it is.
-        trust: How many misses it takes to overrule what it is at first.
+    the best life T of many reads, a life of m · T costs (m + 1/m)/2 times as much; it takes `trust`
+    misses to overrule them.
 
     Attributes:
         value: What it is set to: the cheapest candidate, or between it and the next one.
-        candidates: What it can be, rising.
+        candidates: What it can be, rising; each is the one before by the factor.
     """
 
     __slots__ = ("_costs", "_factor", "_keep", "candidates", "value")

@@ -66,14 +66,9 @@ class KeyRates(NamedTuple):
 
 
 class PeerRates(NamedTuple):
-    """Arrivals in a second that other replicas sent of a class.
+    """Arrivals in a second that other replicas sent of a class, and of its most frequent keys.
 
-    Attributes:
-        misses: Of the class.
-        writes: Of the class.
-        invalidations: Of the class.
-        keys: Misses and writes of those keys that they see most often.
-        until_s: When this is too old.
+    After `until_s` they are too old.
     """
 
     misses: float = 0.0
@@ -160,14 +155,7 @@ class Reservoir:
 
 
 class ClassRates:
-    """What is known of one class.
-
-    Attributes:
-        keys: The keys that are remembered.
-        peers: What other replicas sent.
-        regret: What became of copies.
-        false_positives: Of the filter, at the last note.
-    """
+    """What is known of one class: its rates, its remembered keys, and what became of copies."""
 
     def __init__(self, memory: Memory, random: Random, now_s: float) -> None:
         self._keep = 1 - 1 / memory.arrivals

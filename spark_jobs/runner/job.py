@@ -91,16 +91,7 @@ class JobDocument(Specification):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be done.
-
-    Attributes:
-        document: The job as JSON.
-        kind: Its kind.
-        spec: The specification, as the model of its kind.
-        inputs: The tables that it reads; classes have their database.
-        limits: What it may cost.
-        into: Where its result is written besides; None: nowhere.
-    """
+    """A job whose specification is parsed by its kind, and whose classes have their database."""
 
     document: Mapping[str, Any]
     kind: Kind[Any]
@@ -152,9 +143,7 @@ class Job:
 def parse_job(document: Any, database: str | None = None) -> Job:
     """Parse a job: ``{"kind": …, "spec": {…}, "limits": {…}, "into": {…}}``.
 
-    Args:
-        document: The JSON.
-        database: The one that its classes belong to; None: it may name files, and no classes.
+    Its classes belong to the database; without one it may name files, and no classes.
 
     Raises:
         SpecInvalid: It is not one; names the location of the mistake.

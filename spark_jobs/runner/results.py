@@ -39,10 +39,7 @@ _ROWS: Final = 8_192
 
 
 class ResultFiles:
-    """The result of a run.
-
-    Args:
-        directory: Its Parquet files; they never change.
+    """The result of a run: Parquet files of a directory, which never change.
 
     Raises:
         FileNotFoundError: They are no longer there.

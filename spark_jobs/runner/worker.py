@@ -64,16 +64,7 @@ class WorkerOptions:
 
 
 class Worker:
-    """Executes runs until it is to end.
-
-    Args:
-        queue: Where runs come from.
-        workers: Where it sends heartbeats.
-        spark: Its session.
-        read: Gives the inputs of runs.
-        writer: Writes results into classes.
-        options: Its options.
-    """
+    """Executes runs of a queue on its session until it is to end."""
 
     def __init__(
         self,

@@ -29,12 +29,7 @@ _AT_ONCE: Final = 500
 
 
 class ClassSink:
-    """Writes results into classes.
-
-    Args:
-        plane: Does the writes.
-        loop: Where the plane lives; runs are carried out in another thread.
-    """
+    """Writes results into classes, from the thread of a run, by a data plane on an event loop."""
 
     def __init__(self, plane: DataPlane, loop: asyncio.AbstractEventLoop) -> None:
         self._plane = plane

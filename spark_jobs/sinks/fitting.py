@@ -27,15 +27,10 @@ _TEXT: Final[frozenset[ColumnType]] = frozenset({"string"})
 
 
 def misfits(into: Into, columns: Mapping[str, ColumnType], schema: ClassSchema) -> list[Location]:
-    """Say why no row of a result can become an object of a class.
-
-    Args:
-        into: Where the result goes.
-        columns: What the result has.
-        schema: The class, as it is now.
+    """Say why no row of a result can become an object of a class, as it is now.
 
     Returns:
-        Every mistake, with its place in the job; none if rows fit, as far as their types tell.
+        Every mistake, with its location in the job; none if rows fit, as far as their types show.
     """
     there = ", ".join(columns)
     ids = (

@@ -101,8 +101,8 @@ def simulate(
     from sketch.instruments.simulate.plots import PlotsMissing
     from sketch.instruments.simulate.workload import WORKLOADS, Workload
 
-    mix = WORKLOADS[workload.value]
-    work = Workload(mix, operations, records, rate, clients, warm_up=warm_up)
+    shares = WORKLOADS[workload.value]
+    work = Workload(shares, operations, records, rate, clients, warm_up=warm_up)
     chosen = tuple(name for name in ESTIMATORS if estimator.value in (name, "all"))
     try:
         world = _world(work, caches, origin, (bound, margin, longest), seed)

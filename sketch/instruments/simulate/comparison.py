@@ -55,14 +55,7 @@ class Oracle(Static):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is compared.
-
-    Attributes:
-        weights: What events cost.
-        ratio: Of CATE.
-        starts: At how many points hills are climbed, to find slope and longest life of CATE.
-        estimators: Which ones.
-    """
+    """What is compared; CATE is tuned by climbing from `starts` points."""
 
     weights: Weights = field(default=Weights())
     ratio: Ratio = "linear"
@@ -72,15 +65,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one estimator achieved.
-
-    Attributes:
-        name: The estimator.
-        cost: Of an access.
-        settings: What it was set to, or had learned.
-        run: What was counted.
-        tried: Other settings that were looked at, and their costs.
-    """
+    """What one estimator achieved: its cost of an access, and those of all settings tried."""
 
     name: Name
     cost: float

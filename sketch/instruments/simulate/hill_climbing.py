@@ -40,11 +40,6 @@ def hill_climbing(cost: Callable[[float, float], float], starts: int, seed: int)
     matter: left and right of it are hills of their own. Slopes of the others begin anywhere in
     [0, 1] and may become negative; longest lives begin anywhere on a logarithmic scale. Points lie
     on a grid, so that climbs that meet go on as one.
-
-    Args:
-        cost: Of a slope and a longest life.
-        starts: How many climbs are made.
-        seed: Decides where they begin.
     """
     random = Random(seed)  # noqa: S311 - a sample, not a secret
     known: dict[_Point, float] = {}

@@ -23,13 +23,7 @@ Estimators = Callable[["Prepared"], TtlEstimator]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A world in which the accesses, and the latencies of writes, are drawn.
-
-    Attributes:
-        world: What is simulated.
-        accesses: What clients do.
-        arrivals_s: When writes reach the origin; for a read, of no meaning.
-    """
+    """A world in which the accesses, and the arrivals of writes at the origin, are drawn."""
 
     world: World
     accesses: Schedule
@@ -58,14 +52,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an estimator made of it.
-
-    Attributes:
-        tally: What was counted.
-        estimator: As it is now.
-        operations: How many were simulated, those of the warm-up included.
-        processor_s: Processor time of the run.
-    """
+    """What an estimator made of it; `operations` include those of the warm-up."""
 
     tally: Tally
     estimator: TtlEstimator

@@ -24,16 +24,8 @@ _THINK_S: Final = 0.3
 class Mix:
     """Shares of the kinds of operations; together 1.
 
-    Attributes:
-        read: Of one record.
-        update: Of one record.
-        insert: Of a new record.
-        scan: Of some records in a row.
-        modify: A read, and a write of the same record.
-        latest: Whether the newest records are the most popular ones.
-        about: What it stands for.
-        seasons: In each of so many equal parts other records are the popular ones, so that the
-            rates of all records change in between.
+    With `latest` the newest records are the most popular ones. In each of so many `seasons` other
+    records are, so that the rates of all records change in between.
     """
 
     about: str
@@ -58,16 +50,10 @@ WORKLOADS: Final[dict[str, Mix]] = {
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What clients do.
+    """What clients do: each operation begins at a random instant, and is of a random client.
 
-    Attributes:
-        mix: Shares of the kinds of operations.
-        operations: How many.
-        records: How many there are at first.
-        ops_per_s: How many begin in a second of virtual time, at random instants.
-        clients: How many clients there are; each operation is of a random one.
-        longest_scan: Records of a scan, at most; all lengths are as likely.
-        warm_up: How many operations come before, of which nothing is counted.
+    `warm_up` operations come before, of which nothing is counted. A scan is of any length up to
+    `longest_scan`.
     """
 
     mix: Mix = WORKLOADS["b"]
@@ -81,16 +67,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Accesses in the order in which they begin; arrays of the same length.
+    """Accesses in the order in which they begin, as arrays of the same length.
 
-    Attributes:
-        begin_s: When each begins.
-        key: The number of its record.
-        client: Who does it.
-        write: Whether it is a write.
-        records: How many records there are in the end.
-        operations: How many operations it was made of, those of the warm-up included.
-        first: The number of the first access that is counted.
+    `records` is how many there are in the end; `operations` include those of the warm-up; `first`
+    is the number of the first access that is counted.
     """
 
     begin_s: NDArray[np.float64]

@@ -14,13 +14,7 @@ __all__ = ["CACHES", "Layer", "World", "layers_of"]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A shared cache on the way to the origin.
-
-    Attributes:
-        name: What it is called.
-        one_way: From what lies before it.
-        purged: Whether the origin can purge it; otherwise copies end when they expire.
-    """
+    """A shared cache on the way to the origin; copies only expire unless it can be purged."""
 
     name: str
     one_way: Latency

@@ -40,11 +40,7 @@ def check_trace(
 ) -> tuple[str, int]:
     """Check a trace; return the text to print, and the exit status: 1 if it does not hold.
 
-    Args:
-        path: Of the trace.
-        delta_s: The bound, in seconds; without one only contradictions fail.
-        promise: What reads are held to.
-        as_json: Whether programs will read it.
+    Without a bound, in seconds, only contradictions fail.
 
     Raises:
         ValueError: A line is no operation (`TraceMistake`), or the bound is negative.
@@ -75,11 +71,6 @@ def check_file(path: Path, bound_us: int | None = None, promise: Promise = "vis"
 
 def check(trace: Trace, bound_us: int | None = None, promise: Promise = "vis") -> TraceReport:
     """Check a trace, in O(n log n); keys with values take O(n log n log d), d their duration.
-
-    Args:
-        trace: The operations.
-        bound_us: What reads are held against, in microseconds.
-        promise: What they are held to: ``vis`` or ``ack``.
 
     Raises:
         TraceMistake: Two writes made the same version of a key.

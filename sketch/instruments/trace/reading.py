@@ -66,14 +66,10 @@ def lines_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def read_trace(lines: Iterable[bytes], name: str = "trace") -> Trace:
-    """Read a trace, line by line; 29 bytes are kept of each operation.
-
-    Args:
-        lines: One JSON object each, in any order (docs/instruments.md).
-        name: The file that mistakes name.
+    """Read a trace, one JSON object a line in any order; 29 bytes are kept of each operation.
 
     Raises:
-        TraceMistake: A line is not an operation.
+        TraceMistake: A line is not an operation; it names the file and the line.
     """
     columns = _Columns()
     for number, line in enumerate(lines, 1):

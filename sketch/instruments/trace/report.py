@@ -62,19 +62,14 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class TraceReport:
-    """What was found of a trace.
+    """What was found of a trace; writes include those of unknown outcome.
 
     Attributes:
-        name: Of the file.
-        reads: Reads in it.
-        writes: Writes in it, those of unknown outcome included.
-        keys: Keys in it.
         promise: By which evaluation the trace holds or does not.
         bound_us: The bound that it was held against, if any.
         vis: Against anything that was acknowledged or read before.
         ack: Against acknowledged writes only.
-        contradictions: How many there are.
-        examples: Some of them.
+        contradictions: How many there are; `examples` are some of them.
     """
 
     name: str

@@ -40,11 +40,10 @@ _MEASURES: Final[Mapping[Measure, Callable[[Text, Text, Rows, Rows], Floats]]] =
 
 @dataclass(slots=True)
 class Columns:
-    """The compared columns of some records, taken from Arrow when they are first asked for.
+    """The compared columns of some records, taken from Arrow when they are first read.
 
-    Attributes:
-        table: For a comparison k its text ``c<k>``, where needed its number ``n<k>`` and the
-            frequency of its value ``f<k>``.
+    The table has for a comparison k its text ``c<k>``, where needed its number ``n<k>`` and the
+    frequency of its value ``f<k>``.
     """
 
     table: pa.Table | pa.RecordBatch

@@ -31,17 +31,10 @@ _MERGES_REPORTED: Final = 100
 def assigned(
     scored: DataFrame, records: DataFrame, spec: OpenSpec, bits: float, links: int
 ) -> DataFrame:
-    """Put records into clusters.
+    """Put prepared records into clusters: ``row`` and ``root``, the least row of its cluster.
 
-    Args:
-        scored: ``l``, ``r`` and ``bits`` of all compared pairs.
-        records: Prepared.
-        spec: How links become clusters.
-        bits: From which on a pair is a link.
-        links: How many there are, about.
-
-    Returns:
-        ``row`` and ``root``, the least row of its cluster; only records that have a link.
+    Only records that have a link are there: a pair of so many bits, of which there are about
+    `links`.
     """
     known = _known_links(records) if spec.known else None
     pairs = scored.select("l", "r", "bits")

@@ -31,13 +31,7 @@ _SHARE_LIMITS: Final = (1e-12, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """How many pairs show which pattern.
-
-    Attributes:
-        levels: The patterns.
-        counts: Pairs of each.
-        rules: Rules that find these pairs, as bits.
-    """
+    """How many pairs show which pattern, and the rules that find these pairs, as bits."""
 
     levels: Levels
     counts: Floats
@@ -51,12 +45,9 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What the pairs of one rule tell.
+    """What the pairs of one rule show: m, and how many matches are expected among them.
 
-    Attributes:
-        m: For each comparison the probabilities of its levels (null: 0) among matches; None: the
-            rule decides it.
-        matches: Expected matches among the pairs.
+    m has for each comparison the probabilities of its levels (null: 0); None: the rule decides it.
     """
 
     m: tuple[Floats | None, ...]
@@ -65,13 +56,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The model's probabilities.
-
-    Attributes:
-        m: For each comparison, of its levels among matches; null is 0.
-        u: The same among other pairs.
-        share: Matches among all pairs.
-    """
+    """The probabilities of each comparison's levels (null: 0), and the share of matches."""
 
     m: tuple[Floats, ...]
     u: tuple[Floats, ...]

@@ -19,12 +19,7 @@ __all__ = ["blocking_recall", "evaluation"]
 
 
 def evaluation(clusters: DataFrame, *, within: bool) -> Mapping[str, Any]:
-    """Compare ``cluster`` with ``truth``.
-
-    Args:
-        clusters: A row for each record, with ``source``, ``cluster`` and ``truth``.
-        within: Whether pairs of one source count.
-    """
+    """Compare ``cluster`` with ``truth``, by records; pairs of one source count if `within`."""
     labelled = clusters.where(f.col("truth").isNotNull())
     predicted = _pairs(labelled, ["cluster"], within=within)
     true = _pairs(labelled, ["truth"], within=within)

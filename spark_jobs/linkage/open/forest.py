@@ -26,11 +26,7 @@ _MOST_TASKS: Final = 4096
 
 
 def connected(edges: DataFrame, count: int) -> DataFrame:
-    """Label what is connected.
-
-    Args:
-        edges: ``l`` and ``r``.
-        count: How many there are, about.
+    """Label what about `count` edges, ``l`` and ``r``, connect.
 
     Returns:
         ``row`` and ``component``, the least row of it; nodes without edges are not there.

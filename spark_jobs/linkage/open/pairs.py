@@ -31,13 +31,7 @@ _MOST_TASKS: Final = 10_000
 
 
 def compared(records: DataFrame, spec: OpenSpec, pairs: int, rows: int) -> DataFrame:
-    """All pairs of all blocks, each once.
-
-    Args:
-        records: Prepared.
-        spec: What is compared.
-        pairs: How many there will be, about.
-        rows: Records in all blocks together, about.
+    """All pairs of all blocks, each once; about how many pairs and rows there are sets the tasks.
 
     Returns:
         ``l`` and ``r`` (rows, l < r), ``rules`` that find the pair as bits, ``pattern``, and
@@ -126,14 +120,9 @@ def _blocked(table: pa.Table, *, within: bool) -> Blocked:
 
 
 class Blocked(NamedTuple):
-    """Records in the order of their blocks.
+    """Records in the order of their blocks: by which rule each stands here, and its keys under all.
 
-    Attributes:
-        rule: By which rule a record stands here.
-        keys: Its keys under all rules, shape (records, rules).
-        source: Number of the table it is from.
-        known: Whether its cluster is known.
-        within: Whether records of one table are compared.
+    `known` says whether its cluster is known, `within` whether records of one table are compared.
     """
 
     rule: NDArray[np.int8]

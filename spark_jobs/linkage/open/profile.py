@@ -51,14 +51,9 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordSample:
-    """Records sampled evenly, normalised.
+    """Records sampled evenly, normalised and as they were, column by column.
 
-    Attributes:
-        columns: Values by column.
-        raw: The same as they were.
-        rows: How many were sample.
-        records: How many present are.
-        pairs: Pairs of records that may be compared.
+    `rows` were sampled of `records`, which make so many `pairs` that may be compared.
     """
 
     columns: Mapping[str, pa.Array]
@@ -70,16 +65,9 @@ class RecordSample:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One column.
+    """One column: what it holds, the share of nulls, mean numbers of characters and words.
 
-    Attributes:
-        name: The column.
-        value_kind: What it holds.
-        nulls: Share of records without a value.
-        distinct: Different values in the sample.
-        chance: The probability that two records have the same value.
-        length: Mean number of characters.
-        words: Mean number of words.
+    `chance` is the probability that two records have the same value.
     """
 
     name: str

@@ -49,14 +49,7 @@ _WHY: Final[Mapping[ValueKind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanProposal:
-    """A configuration for data that nobody described.
-
-    Attributes:
-        rules: Which pairs to compare.
-        comparisons: What of them.
-        reasons: Why, in sentences, column by column and rule by rule.
-        profiles: What was seen.
-    """
+    """A configuration for data that nobody described, with reasons, and with what was seen."""
 
     rules: tuple[Rule, ...]
     comparisons: tuple[Comparison, ...]

@@ -72,13 +72,7 @@ class _Candidate:
 def propose_rules(
     profiles: Sequence[Profile], repeated: set[str], sample: RecordSample
 ) -> tuple[ProposedRule, ...]:
-    """Choose rules.
-
-    Args:
-        profiles: Columns that may be used.
-        repeated: Those of them that are not compared, because others say the same.
-        sample: Records.
-    """
+    """Choose rules; those columns that are `repeated` are not compared: others say the same."""
     budget = _PAIRS_PER_RECORD * sample.records
     affordable = [
         one

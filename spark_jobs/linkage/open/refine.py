@@ -28,15 +28,7 @@ _MOST_BITS: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """All compared pairs inside of some components.
-
-    Attributes:
-        left: Rows.
-        right: Rows.
-        bits: log2 odds that a pair is a match; `CERTAIN`: known.
-        left_source: Number of the table that left is from.
-        right_source: The same of right.
-    """
+    """All compared pairs inside of some components: rows, log2 odds of a match, sources."""
 
     left: Rows
     right: Rows
@@ -46,12 +38,7 @@ class Links:
 
 
 def refined(links: Links, how: Clustering, least: float) -> tuple[Rows, Rows]:
-    """Divide components into clusters.
-
-    Args:
-        links: All pairs inside.
-        how: In which way.
-        least: Bits from which on a pair is a link.
+    """Divide components into clusters, by links of at least so many bits.
 
     Returns:
         Rows, ascending, and for each the least row of its cluster.

@@ -26,13 +26,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A column of strings.
-
-    Attributes:
-        points: Code points of all rows, one after the other.
-        starts: Where each row begins; one more than there are rows.
-        valid: Whether a row has a value.
-    """
+    """A column of strings: code points of all rows, where each begins, whether it has a value."""
 
     points: NDArray[np.uint32]
     starts: Rows

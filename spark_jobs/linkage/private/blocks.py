@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_jobs.linkage.private.kernel import TILE, Bounds, Rows, Tiles, best, beyond
 from spark_jobs.linkage.private.limits import ThresholdTables
-from spark_jobs.linkage.private.paper_kernel import filtered, prefixes
+from spark_jobs.linkage.private.paper_kernel import FilterBounds, PrefixedRows, filtered, prefixes
 from spark_jobs.linkage.private.spec import Filters
 from spark_jobs.linkage.private.vectors import GROUP, Numbers, Words, cardinalities
 
@@ -85,14 +85,8 @@ class RecordBlock:
 class Tally:
     """Pairs left after each step; a step that was not taken leaves what came to it.
 
-    Attributes:
-        pairs: All of them.
-        after_length: Left by the length filter.
-        after_prefix: Left by the prefix filter.
-        after_position: Left by the position filter, or by the kernel's bound: those whose overlap
-            was counted whole. Kernels bound differently, that of a GPU and that of a processor too.
-        matches: As similar as was asked for.
-        on_gpu: Of all pairs those that a GPU compared.
+    After the position filter, or the kernel's bound, are those whose overlap was counted whole.
+    Kernels bound differently, that of a GPU and that of a processor too.
     """
 
     pairs: int = 0
@@ -110,12 +104,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class BlockMatches:
-    """What two blocks have in common.
-
-    Attributes:
-        pairs: Pairs x 3: row of the one, row of the other, overlap in bits.
-        tally: How many pairs were left when.
-    """
+    """Pairs that match (row of the one, row of the other, overlap), and what was counted."""
 
     pairs: Numbers
     tally: Tally
@@ -127,7 +116,7 @@ class BlockComparison:
 
     Attributes:
         limits: Of the threshold.
-        by_selectivity: The words, those first that tell most (`Order.by_selectivity`).
+        by_selectivity: The words in the order in which they are compared (`Order.by_selectivity`).
         filters: What spares comparisons.
         top: Partners that each record of the left block keeps, ties by rank; None: all.
     """
@@ -174,16 +163,15 @@ class BlockComparison:
         return np.concatenate(batches)
 
     def _filtered(self, left: RecordBlock, right: RecordBlock, tally: Tally) -> Numbers:
-        low, high = self.window(right.sizes)
-        both = (*self._with_prefixes(left), *self._with_prefixes(right))
-        limits, filters = self.limits, self.filters
+        rows, others = self._with_prefixes(left), self._with_prefixes(right)
+        bounds = FilterBounds(self.limits.overlap, self.limits.prefix, *self.window(right.sizes))
+        by = self.filters.prefix, self.filters.position
         matches = np.empty((max(_ROOM, len(right.sizes)), 3), dtype=np.int64)
         batches, begin = [], 0
         while begin < len(left.sizes):
             count, after_prefix, after_position, begin = filtered(
-                *both, limits.overlap, limits.prefix, low, high,
-                filters.prefix, filters.position, begin, matches,
-            )  # fmt: skip
+                rows, others, bounds, *by, begin, matches
+            )
             tally.after_prefix += after_prefix
             tally.after_position += after_position
             batches.append(matches[:count].copy())
@@ -195,11 +183,11 @@ class BlockComparison:
         limits = self.limits
         return np.searchsorted(sizes, limits.low), np.searchsorted(sizes, limits.high, side="right")
 
-    def _with_prefixes(self, block: RecordBlock) -> tuple[Words, Numbers, Words, Numbers]:
+    def _with_prefixes(self, block: RecordBlock) -> PrefixedRows:
         heads = np.zeros_like(block.words)
         ends = np.zeros(len(block.words), dtype=np.int64)
         prefixes(block.words, block.sizes, self.limits.prefix, heads, ends)
-        return block.words, block.sizes, heads, ends
+        return PrefixedRows(block.words, block.sizes, heads, ends)
 
 
 def _rows(block: RecordBlock, by_selectivity: Numbers) -> Rows:

@@ -58,12 +58,9 @@ class Tiles(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What a threshold asks of these records.
+    """Bounds of a threshold: least overlap by the sum of cardinalities, and records by tile.
 
-    Attributes:
-        overlap: Least overlap, by the sum of cardinalities.
-        low: First record that a tile meets, by the tile's least cardinality.
-        high: The one behind the last, by its greatest.
+    A tile meets records from `low`, by its least cardinality, to before `high`, by its greatest.
     """
 
     overlap: Numbers
@@ -77,13 +74,7 @@ def _scan(
 ) -> tuple[int, int]:
     """Count common bits group by group until few pairs are left that can reach the least overlap.
 
-    Args:
-        record: The words of one record.
-        rest: Its set bits after each group.
-        tile: Words x 64 records.
-        rests: Groups x 64: their set bits after each group.
-        least: The least overlap.
-        overlaps: Where the common bits of each pair go.
+    The common bits of each pair go to `overlaps`.
 
     Returns:
         How many groups were counted, and how many pairs are left.
@@ -120,14 +111,9 @@ def _finished(record: Any, tile: Any, j: int, groups: int, common: int) -> int:
 def beyond(
     rows: Any, tiles: Any, bounds: Any, begin: Any, matches: Any
 ) -> tuple[int, int, int, int]:
-    """Find the pairs whose overlap is the least one or more.
+    """Find the pairs whose overlap is the least one or more, from a tile and a record on.
 
-    Args:
-        rows: Records.
-        tiles: Others.
-        bounds: What is asked of them.
-        begin: Tile and record to go on from.
-        matches: Where pairs go: record, other, overlap.
+    Pairs go to `matches`: record, other, overlap.
 
     Returns:
         Pairs found, pairs whose overlap was counted whole, and where to go on: the number of tiles
@@ -195,11 +181,8 @@ def _offer(partners: Any, other: int, common: int, union: int, rank: int) -> Non
 def best(rows: Any, tiles: Any, bounds: Any, partners: Any) -> int:
     """Find the best partners of each record among those whose overlap is the least one or more.
 
-    Args:
-        rows: Records.
-        tiles: Others.
-        bounds: What is asked of them.
-        partners: Records x partners x (other, overlap, union, rank); a union of 0 means no partner.
+    They go to `partners`: records x partners x (other, overlap, union, rank); a union of 0 means no
+    partner.
 
     Returns:
         Pairs whose overlap was counted whole.

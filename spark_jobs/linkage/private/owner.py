@@ -55,7 +55,7 @@ class Encoding:
         hardening: What is done to it afterwards.
         salt: A field whose value never changes for a person, such as the year of birth; records
             whose values differ are never found to be the same. None: no salt.
-        normalise: Whether case, accents and marks are taken away before (`normalised`).
+        normalise: Whether case and accents are taken away before (`normalised`).
         workers: Processes.
     """
 

@@ -1,18 +1,18 @@
 """P4Join's own filters, each switchable, over rows of words: what its tables are repeated with.
 
 Slower than `kernel` where encodings are as dense as usual, as the paper matches itself: prefixes of
-sixty bits nearly always share one. It tells what each filter leaves (docs/papers/pprl.md, 2.2, O6).
+sixty bits nearly always share one. It shows what each filter leaves (docs/papers/pprl.md, 2.2, O6).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from spark_jobs.linkage.compiled import compiled, set_bits
 
-__all__ = ["filtered", "prefixes"]
+__all__ = ["FilterBounds", "PrefixedRows", "filtered", "prefixes"]
 
 _ALL: Final = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _ONE: Final = np.uint64(1)
@@ -69,20 +69,45 @@ def _shared(left: Any, right: Any) -> int:
     return count
 
 
+class PrefixedRows(NamedTuple):
+    """Records x words in the common order, by cardinality; prefixes, and where those end."""
+
+    words: Any
+    sizes: Any
+    heads: Any
+    ends: Any
+
+
+class FilterBounds(NamedTuple):
+    """Bounds of a threshold for records that are compared with others.
+
+    Attributes:
+        overlap: Least overlap by the sum of cardinalities.
+        lengths: Length of the prefix by cardinality.
+        low: First of the others, by the cardinality of a record.
+        high: The one behind the last of them.
+    """
+
+    overlap: Any
+    lengths: Any
+    low: Any
+    high: Any
+
+
+@compiled
+def _reachable(rows: Any, i: int, others: Any, j: int, lengths: Any, common: int) -> int:
+    """Bound the overlap of two records whose prefixes have common bits (position filter)."""
+    size, other = rows.sizes[i], others.sizes[j]
+    rest = size - lengths[size] + _count_behind(rows.heads[i], others.ends[j])
+    other_rest = other - lengths[other] + _count_behind(others.heads[j], rows.ends[i])
+    return common + min(rest, other_rest)
+
+
 @compiled
 def filtered(
-    words: Any,
-    sizes: Any,
-    heads: Any,
-    ends: Any,
-    other_words: Any,
-    other_sizes: Any,
-    other_heads: Any,
-    other_ends: Any,
-    overlap: Any,
-    lengths: Any,
-    low: Any,
-    high: Any,
+    rows: Any,
+    others: Any,
+    bounds: Any,
     by_prefix: bool,
     by_position: bool,
     begin: int,
@@ -90,52 +115,32 @@ def filtered(
 ) -> tuple[int, int, int, int]:
     """Find the pairs whose overlap is the least one or more, sparing what the filters spare.
 
-    Args:
-        words: Records x words in the common order.
-        sizes: Their cardinalities.
-        heads: Their prefixes.
-        ends: The last positions of those.
-        other_words: Others, sorted by cardinality.
-        other_sizes: Their cardinalities.
-        other_heads: Their prefixes.
-        other_ends: The last positions of those.
-        overlap: Least overlap by the sum of cardinalities.
-        lengths: Length of the prefix by cardinality.
-        low: First of the others, by the cardinality of a record.
-        high: The one behind the last of them.
-        by_prefix: Whether prefixes must share a bit.
-        by_position: Whether the improved position filter is asked.
-        begin: The record to go on from.
-        matches: Where pairs go; room for all of one record's at least.
+    Pairs go to `matches`, which has room for all of one record's at least.
 
     Returns:
-        Pairs matches, pairs left by the prefix filter, pairs left by the position filter, and the
-        record to go on from: the number of records if nothing is left.
+        Pairs that match, pairs left by the prefix filter, pairs left by the position filter, and
+        the record to go on from: the number of records if nothing is left.
     """
     count = after_prefix = after_position = 0
-    for i in range(begin, len(words)):
-        size = sizes[i]
-        first, behind = low[size], high[size]
+    for i in range(begin, len(rows.words)):
+        size = rows.sizes[i]
+        first, behind = bounds.low[size], bounds.high[size]
         if count + behind - first > len(matches):
             return count, after_prefix, after_position, i
         for j in range(first, behind):
-            least = overlap[size + other_sizes[j]]
+            least = bounds.overlap[size + others.sizes[j]]
             if by_prefix or by_position:
-                common = _shared(heads[i], other_heads[j])
+                common = _shared(rows.heads[i], others.heads[j])
                 if by_prefix and common == 0:
                     continue
                 after_prefix += 1
-                if by_position:
-                    rest = size - lengths[size] + _count_behind(heads[i], other_ends[j])
-                    other = other_sizes[j]
-                    other_rest = other - lengths[other] + _count_behind(other_heads[j], ends[i])
-                    if common + min(rest, other_rest) < least:
-                        continue
+                if by_position and _reachable(rows, i, others, j, bounds.lengths, common) < least:
+                    continue
             else:
                 after_prefix += 1
             after_position += 1
-            common = _shared(words[i], other_words[j])
+            common = _shared(rows.words[i], others.words[j])
             if common >= least:
                 matches[count, 0], matches[count, 1], matches[count, 2] = i, j, common
                 count += 1
-    return count, after_prefix, after_position, len(words)
+    return count, after_prefix, after_position, len(rows.words)

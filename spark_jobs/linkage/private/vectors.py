@@ -31,12 +31,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Order:
-    """The order that all records of a run are rewritten in.
-
-    Attributes:
-        frequency: In how many records each position is set.
-        records: How many there are.
-    """
+    """The order that all records of a run are rewritten in, by how many have each position set."""
 
     frequency: Numbers
     records: int
@@ -65,14 +60,7 @@ class Order:
         return np.argsort(-spread.reshape(self.words, _WORD_BITS).sum(axis=1), kind="stable")
 
     def rewritten(self, arrays: Bytes) -> Words:
-        """Rewrite arrays in this order.
-
-        Args:
-            arrays: Records x bytes, position 0 the highest bit of the first byte.
-
-        Returns:
-            Records x words; rank 0 is the highest bit of the first word.
-        """
+        """Rewrite arrays of bytes in this order; rank 0 is the highest bit of the first word."""
         ranks = np.empty(len(self.frequency), dtype=np.int64)
         ranks[self.positions] = np.arange(len(ranks))
         words = np.zeros((len(arrays), self.words), dtype=np.uint64)

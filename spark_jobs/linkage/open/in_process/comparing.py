@@ -36,13 +36,7 @@ def comparison_columns(records: DataFrame, spec: OpenSpec) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class DuckRecords:
-    """The prepared records of a run, for DuckDB.
-
-    Attributes:
-        spec: Complete.
-        records: Rows, sources, keys, and what is compared.
-        characters: Those beyond ASCII.
-    """
+    """The prepared records of a run for DuckDB, and their characters beyond ASCII."""
 
     spec: OpenSpec
     records: pa.Table

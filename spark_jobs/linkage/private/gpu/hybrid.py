@@ -54,13 +54,9 @@ def compare_batch(
     pairs: Sequence[tuple[str, str]],
     cores: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Compare pairs of blocks on the GPU and the cores.
+    """Compare pairs of blocks, by their names, on the GPU and the cores.
 
-    Args:
-        batches: The blocks, each once: ``block``, ``party``, ``ids``, ``ranks``, ``words``.
-        comparison: How.
-        pairs: Names of blocks.
-        cores: How many cores take part.
+    Each block comes once: ``block``, ``party``, ``ids``, ``ranks``, ``words``.
 
     Returns:
         Rows of `RESULT_DDL` for each pair, in an order that does not depend on who compared it.
@@ -78,13 +74,10 @@ def compare_batch(
 
 
 def in_turns(pairs: Sequence[tuple[NameT, NameT]]) -> list[tuple[NameT, NameT]]:
-    """Sort pairs so that neighbours differ in one of their two names, wherever they can.
+    """Sort distinct pairs so that neighbours differ in one of their two names, wherever they can.
 
     All partners of a left name follow each other. First comes the one that was met last, if it is
     among them; last one that the next left name meets, too.
-
-    Args:
-        pairs: Distinct ones.
     """
     rows: dict[NameT, list[NameT]] = {}
     for left, right in pairs:

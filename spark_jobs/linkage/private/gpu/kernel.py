@@ -49,20 +49,10 @@ def _rest(
     common: Any,
     least: Any,
 ) -> Any:
-    """Count what two records share, behind the first group; ends where the least is out of reach.
-
-    Args:
-        words: Words x records.
-        rests: Groups x records: set bits after each group.
-        i: A record.
-        other_words: Words x others.
-        other_rests: Groups x others.
-        j: One of those.
-        common: What they share in the first group.
-        least: Overlap that is of use.
+    """Count what two records share, after `common` bits in the first group of words.
 
     Returns:
-        The overlap, or -1 if it is below the least.
+        The overlap, or -1 as soon as the least is out of reach.
     """
     for group in range(1, rests.shape[0]):
         for word in range(group * GROUP, (group + 1) * GROUP):
@@ -87,6 +77,16 @@ def _load(
 _load_record = cuda.jit(device=True)(_load)
 
 
+def _keep(found: Any, counts: Any, i: Any, j: Any, common: Any) -> None:
+    """Count a pair, and keep it if there is room."""
+    at = cuda.atomic.add(counts, FOUND, 1)
+    if at < found.shape[0]:
+        found[at, 0], found[at, 1], found[at, 2] = i, j, common
+
+
+_keep_pair = cuda.jit(device=True)(_keep)
+
+
 def _beyond(
     words: Any,
     rests: Any,
@@ -102,10 +102,10 @@ def _beyond(
 ) -> None:
     """Find the pairs whose overlap is the least one or more; one without common bits is none.
 
-    The grid is records by `THREADS`, others by `OTHERS`.
+    The grid is records by `THREADS`, others by `OTHERS`; all are sorted by cardinality.
 
     Args:
-        words: Words x records, uint64, sorted by cardinality.
+        words: Words x records, uint64.
         rests: Groups x records, int32: set bits after each group of words.
         sizes: Cardinalities, int32.
         other_words: Words x others, likewise.
@@ -145,9 +145,7 @@ def _beyond(
             continue
         whole += 1
         if common >= max(overlap[size + tile_sizes[j]], int32(1)):
-            at = cuda.atomic.add(counts, FOUND, 1)
-            if at < found.shape[0]:
-                found[at, 0], found[at, 1], found[at, 2] = i, start + j, common
+            _keep_pair(found, counts, i, start + j, common)
     if whole:
         cuda.atomic.add(counts, WHOLE, whole)
 
