@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from mediator.model.operators import Operator
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance import CHECKS, CheckStatus, run
-from mediator.stores.conformance.concurrency import _race
+from mediator.stores.conformance.concurrency import together
 from mediator.stores.port import (
     Fragment,
     Read,
@@ -305,7 +305,7 @@ async def test_writers_that_are_given_up_before_they_start_leave_nothing_behind(
         for given_up in (True, False):
             with suppress(TimeoutError):
                 async with asyncio.timeout(0 if given_up else None):
-                    await _race(*(write() for _ in range(3)))
+                    await together(*(write() for _ in range(3)))
             assert len(begun) == (0 if given_up else 3)
         gc.collect()
     assert [str(warning.message) for warning in warned] == []
