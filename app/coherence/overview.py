@@ -22,14 +22,7 @@ _SAMPLES: Final = 10_000
 def describe(
     state: PartitionState, shape: FilterShape, snapshot: Snapshot, lease_s: float
 ) -> dict[str, Any]:
-    """Describe a partition; durations are in seconds.
-
-    Args:
-        state: Its state.
-        shape: Of its filter.
-        snapshot: Its filter as clients get it.
-        lease_s: For how long a write is pending before it is taken for orphaned.
-    """
+    """Describe a partition; durations are in seconds."""
     return {
         "database": state.partition.database,
         "class": state.partition.class_name,

@@ -53,13 +53,7 @@ class JobMetrics:
 
 
 class JobRefresher:
-    """Refreshes the metrics of jobs, at most every few seconds.
-
-    Args:
-        metrics: Shows them.
-        ask: Asks the catalogue.
-        clock: The time.
-    """
+    """Refreshes the metrics of jobs, at most every few seconds."""
 
     def __init__(
         self, metrics: JobMetrics, ask: Callable[[], Awaitable[JobCounts]], clock: Clock

@@ -33,16 +33,8 @@ class Metrics(Collector):
     """The metrics of every group; `observe` is on the path of every request.
 
     Frequent events only wait there, and are counted many at a time, at the latest when the registry
-    is read: the code that counts is warm then, and takes a fraction of the time.
-
-    Attributes:
-        registry: What is scraped.
-        requests: Metrics of requests, whose gauges the composition root connects.
-        caches: Metrics of caches, likewise.
-        sketch: Metrics of the sketch, likewise.
-        views: Metrics of views, likewise.
-        jobs: Metrics of jobs, likewise.
-        tenants: Metrics of tenants, likewise.
+    is read: the code that counts is warm then, and takes a fraction of the time. The composition
+    root connects the gauges that no event carries.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,6 @@ class TracedTransport(httpx.AsyncBaseTransport):
     The span has no URL: it would show the ids of objects.
 
     Args:
-        traces: Makes spans.
         inner: What sends; a transport of its own unless given.
     """
 

@@ -26,9 +26,7 @@ class Telemetry:
     """The log, the metrics, and the export of metrics and traces.
 
     Attributes:
-        metrics: The metrics.
         traces: Makes traces; None: nothing is exported.
-        observers: Of everything that happens.
     """
 
     def __init__(self, settings: TelemetrySettings) -> None:

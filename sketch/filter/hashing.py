@@ -100,11 +100,7 @@ def hash_all(keys: Keys, seed: int) -> Hashes:
 
 
 def positions_of(hashes: NDArray[Any], shape: FilterShape) -> NDArray[np.int64]:
-    """Return the bits of many keys, one row for each.
-
-    Args:
-        hashes: 16 bytes in each row, of any type of fixed size.
-        shape: Of the filter; the hashes are of its seed.
+    """Return the bits of many keys, one row for each hash of 16 bytes.
 
     Raises:
         ValueError: The rows are no hashes.

@@ -28,11 +28,6 @@ class MemoryPartition:
     """A partition; `now` is microseconds on the sketch's clock.
 
     Attributes:
-        generation: Of the filter.
-        filter: Which keys are in it.
-        purges: What is to be purged.
-        versions: Versions of keys that caches may hold.
-        queries: Queries that are registered.
         layout: What its keys stand for; empty: it was not told.
         schema: What registrations have to name.
         saturated_until: Until then every key counts as being in the filter.

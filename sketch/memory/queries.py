@@ -10,15 +10,7 @@ _QUIET_US = 100_000
 
 
 class Registrations:
-    """The keys of query results of which copies may be alive that no write has outdated.
-
-    Args:
-        most: How many there may be.
-        first: The first mark; larger than those of any life before.
-
-    Attributes:
-        sequence: Grows with each registration.
-    """
+    """The keys of query results of which copies may be alive that no write has outdated."""
 
     def __init__(self, most: int, first: int) -> None:
         self._most = most

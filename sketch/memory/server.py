@@ -37,8 +37,6 @@ class MemorySketch:
     """See `sketch.protocol.port.ServerSketch` and `PurgeQueue`.
 
     Args:
-        limits: What is promised and held.
-        shape: Of the filters.
         clock: Tells microseconds since 1970.
         fresh: Whether there has never been a sketch before this one; if there was, its promises are
             unknown, and until they have run out everything is to be revalidated.

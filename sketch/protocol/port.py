@@ -187,7 +187,6 @@ class Snapshot:
     """The plain filter of a partition, or of several (their union).
 
     Attributes:
-        shape: Size, number of bits of a key, seed.
         bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
         time_us: When the bits held: read before them, the earliest of a union.
         generation: 32 hexadecimal digits; changes when the sketch was lost.
@@ -309,8 +308,6 @@ class Purge:
     """A key that caches are to forget.
 
     Attributes:
-        partition: Its partition.
-        key: The key.
         ticket: Tells this purge from a later one of the same key.
     """
 

@@ -16,14 +16,8 @@ class PartitionState:
     """One partition at one moment; times are microseconds on the sketch's clock.
 
     Attributes:
-        partition: The partition.
-        time_us: The moment.
         generation: 32 hexadecimal digits; changes when the partition was lost.
-        revision: Counts the changes of the bits.
-        keys: Keys in the filter.
-        bits_set: Bits of the filter that are set.
         handed_out: Keys that caches may hold copies of.
-        pending: Writes that are pending.
         first_lease_us: When the first of their leases ends; None: no write is pending.
         revalidate_all_until_us: Until then everything counts as stale; 0 or past: it does not.
         uncacheable_until_us: Until then nothing may be cached; 0 or past: it may.

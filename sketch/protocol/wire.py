@@ -65,14 +65,9 @@ class ClientFilter:
     """What a client knows of what may be stale.
 
     Attributes:
-        shape: Size, number of bits of a key, seed.
-        bits: The bit array, most significant bit first.
         time_us: When the bits held, by the sketch's clock, in microseconds since 1970.
         valid_for_ms: The longest time that it may be used, in milliseconds.
         generation: 32 hexadecimal digits; changes when the sketch was lost.
-        revision: Counts the changes of the bits.
-        map: Which groups each class has, and which fields each group.
-        revalidate_all: Every key counts as stale.
 
     Raises:
         WireError: There are not as many bits as the shape says, or a number is out of bounds.

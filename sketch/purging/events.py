@@ -51,7 +51,6 @@ class PurgesWaiting:
     """What a round left: keys that this process took and could not purge everywhere.
 
     Attributes:
-        keys: How many they are.
         oldest_s: For how long the oldest of them has been waiting, in seconds.
         repeated: Keys that this round took again, because a purger had not confirmed them.
     """

@@ -47,10 +47,8 @@ class CacheConnection:
     """The connections to one cache.
 
     Args:
-        purger: Who asks, for errors.
         deadline_s: For how long a step of a request may take, in seconds; the whole is bounded by
             who calls.
-        transport: What sends requests; for tests.
     """
 
     def __init__(

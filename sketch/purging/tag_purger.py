@@ -22,17 +22,13 @@ class TagApi:
     """How a cache is asked to forget tags.
 
     Attributes:
-        name: What it is called in logs and metrics.
-        url: Where it is asked.
         secret: The key or token it asks for; shown nowhere.
-        method: The method of the request.
         headers: Its header fields. ``{tags}`` in a value stands for the tags, ``{secret}`` for the
             secret.
         body: Its JSON body, if it has one. A text ``"{tags}"`` stands for the list of the tags.
         separator: What stands between tags in a header field.
         most: Tags that a request may name. Servers bound the size of header fields, commonly to
             8 KiB, or 240 tags.
-        deadline_s: For how long it may take, in seconds.
     """
 
     name: str
@@ -48,10 +44,6 @@ class TagApi:
 
 class TagPurger:
     """See `sketch.purging.port.Purger`.
-
-    Args:
-        api: How the cache is asked.
-        transport: What sends requests; for tests.
 
     Raises:
         ValueError: The address or the secret cannot be used.
@@ -97,26 +89,13 @@ def _filled(body: Any, tags: list[str]) -> Any:
 
 
 def varnish(name: str, url: str, token: str) -> TagApi:
-    """Purge a Varnish that runs the VCL that we ship, be it by xkey or by bans.
-
-    Args:
-        name: What it is called in logs and metrics.
-        url: Where the Varnish listens.
-        token: Its ``PORTOLAN_PURGE_TOKEN``.
-    """
+    """Purge a Varnish that runs the VCL that we ship, be it by xkey or by bans."""
     headers = {"Surrogate-Key": _TAGS_PLACEHOLDER, "Authorization": f"Bearer {_KEY_PLACEHOLDER}"}
     return TagApi(name, url, token, "PURGE", headers)
 
 
 def fastly(name: str, service: str, key: str, api: str = "https://api.fastly.com") -> TagApi:
-    """Purge a Fastly service; a batch of its API names 256 keys at most.
-
-    Args:
-        name: What it is called in logs and metrics.
-        service: The id of the service.
-        key: A key of its API that may purge.
-        api: Where the API is.
-    """
+    """Purge a Fastly service; a batch of its API names 256 keys at most."""
     headers = {"Fastly-Key": _KEY_PLACEHOLDER}
     body = {"surrogate_keys": _TAGS_PLACEHOLDER}
     return TagApi(name, f"{api}/service/{service}/purge", key, "POST", headers, body, most=256)
@@ -128,12 +107,6 @@ def cloudflare(
     """Purge a Cloudflare zone; a request names 30 tags at most.
 
     Cloudflare takes tags from the field ``Cache-Tag`` of answers.
-
-    Args:
-        name: What it is called in logs and metrics.
-        zone: The id of the zone.
-        token: A token of its API that may purge.
-        api: Where the API is.
     """
     url = f"{api}/zones/{zone}/purge_cache"
     headers = {"Authorization": f"Bearer {_KEY_PLACEHOLDER}"}

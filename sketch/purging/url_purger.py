@@ -36,13 +36,6 @@ class UrlPurger:
     It reaches the object as a whole at its usual URL. Its projections, other spellings of the URL,
     and answers that join it with others stay: the filter covers those, as it covers everything.
 
-    Args:
-        name: What it is called in logs and metrics.
-        url: Where the cache listens.
-        token: What it asks for.
-        deadline_s: For how long a request may take, in seconds.
-        transport: What sends requests; for tests.
-
     Raises:
         ValueError: The address or the secret cannot be used.
     """

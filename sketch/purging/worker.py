@@ -22,12 +22,7 @@ class Purging:
     confirm is given out again by the queue; the others purge it a second time, which is harmless.
 
     Args:
-        queue: Keeps the purges.
-        purgers: Where they are sent.
         partitions: Returns the partitions that this process serves.
-        tell: Told what happens.
-        limits: How purges are sent.
-        timing: Time and chance; for tests.
 
     Raises:
         ValueError: There are no purgers, so nothing would ever be purged.
@@ -77,13 +72,8 @@ class Purging:
         """Purge keys before a write is acknowledged, as far as that is possible in time.
 
         To be called after the write has reached its store. The queue stays responsible for them:
-        they are purged again, since a fill that is under way brings the old version back.
-
-        Args:
-            database: The database.
-            keys: Keys of the sketch.
-            deadline_s: For how long it may take, in seconds. A purger that failed lately is not
-                waited for.
+        they are purged again, since a fill that is under way brings the old version back. A purger
+        that failed lately is not waited for.
 
         Returns:
             Whether every purger has confirmed.

@@ -27,12 +27,7 @@ ENDS: Final = {
 
 
 class RedisQueries:
-    """See `sketch.protocol.port.ServerSketch`.
-
-    Args:
-        steps: Takes steps.
-        shape: Of the filters.
-    """
+    """See `sketch.protocol.port.ServerSketch`."""
 
     def __init__(self, steps: StepCoalescer, shape: FilterShape) -> None:
         self._steps = steps

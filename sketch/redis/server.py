@@ -89,8 +89,6 @@ class RedisSketch:
         redis: Its address, or a client whose settings are used for a connection of our own.
         limits: What is promised and held; all replicas should say the same.
         shape: Of the filters; partitions of another shape are invalidated.
-        namespace: What the names of all keys begin with.
-        timeout_s: Longest wait for replies.
 
     Raises:
         ValueError: The namespace has a brace, or the filter has more than 2^27 bits.
