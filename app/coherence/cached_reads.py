@@ -23,10 +23,9 @@ from mediator.model.guard import CacheKey
 from mediator.model.operations import Outcome
 from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute
+from sketch.protocol.bounds import granted_us
+from sketch.protocol.keys import LONGEST, canonical_query, key_of_query, tag_of
 from sketch.protocol.port import Grant, Partition, ServerSketch, SketchUnavailable
-from sketch.protocol.queries import LONGEST, canonical_query, key_of_query
-from sketch.protocol.tags import tag_of
-from sketch.protocol.times import granted_us
 from sketch.ttl import TtlEstimator
 from sketch.ttl.events import TtlGranted
 

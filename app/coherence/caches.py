@@ -33,15 +33,16 @@ from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import (
+    Inspectable,
     Partition,
+    PartitionState,
     PurgeQueue,
     ServerSketch,
     SketchLimits,
     SketchUnavailable,
 )
-from sketch.protocol.states import Inspectable, PartitionState
 from sketch.purging import Purging
-from sketch.purging.events import PurgeEvents
+from sketch.purging.port import PurgeEvents
 from sketch.redis.server import RedisSketch
 from sketch.ttl import TtlEstimator
 from sketch.ttl.events import TtlGranted

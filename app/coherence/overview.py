@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sketch.filter.bloom import BloomFilter
-from sketch.filter.shape import FilterShape
-from sketch.filter.sizing import false_positive_rate
-from sketch.protocol.port import Snapshot
-from sketch.protocol.states import PartitionState
+from sketch.filter.shape import FilterShape, false_positive_rate
+from sketch.protocol.port import PartitionState, Snapshot
 
 __all__ = ["MOST_PARTITIONS", "describe", "measured_false_positives"]
 

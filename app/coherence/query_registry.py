@@ -24,8 +24,8 @@ from mediator.query.parameters import parse_parameters
 from mediator.query.parser import MOST_LIMIT
 from mediator.routing.model import RoutingModel
 from mediator.schema.tree import ClassSchema
+from sketch.protocol.keys import query_of_key
 from sketch.protocol.port import Partition, QueryRegistrations, ServerSketch
-from sketch.protocol.queries import query_of_key
 
 __all__ = ["AffectedQueries", "OnResultsChanged", "QueryRegistry", "ResultsChanged"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from app.telemetry.metric_group import OF_CLASS, Handler, counter, gauge
-from sketch.protocol.states import PartitionState
-from sketch.purging.events import PurgerChanged, PurgesFailed, PurgesSent, PurgesWaiting
+from sketch.protocol.port import PartitionState
+from sketch.purging.port import PurgerChanged, PurgesFailed, PurgesSent, PurgesWaiting
 
 __all__ = ["PurgeMetrics", "SketchMetrics"]
 

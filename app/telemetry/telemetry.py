@@ -17,7 +17,7 @@ from app.telemetry.outgoing import TracedTransport
 from mediator.base.clock import SystemClock
 from mediator.base.observation import FilteredObserver, Observer
 from mediator.service import Mediator
-from sketch.purging.events import PurgeEvent
+from sketch.purging.port import PurgeEvent
 
 __all__ = ["Telemetry"]
 

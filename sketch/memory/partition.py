@@ -8,13 +8,9 @@ from uuid import uuid4
 
 from sketch.filter.counting import CountingFilter
 from sketch.filter.shape import FilterShape
-from sketch.memory.deadlines import Deadlines
-from sketch.memory.purges import OwedPurges
-from sketch.memory.queries import Registrations
-from sketch.memory.versions import Versions
-from sketch.protocol.port import EndResult, Partition, ResultChanges, SketchLimits
-from sketch.protocol.states import PartitionState
-from sketch.protocol.times import lifetime_us, microseconds
+from sketch.memory.records import Deadlines, OwedPurges, Registrations, Versions
+from sketch.protocol.bounds import lifetime_us, microseconds
+from sketch.protocol.port import EndResult, Partition, PartitionState, ResultChanges, SketchLimits
 
 __all__ = ["MemoryPartition"]
 

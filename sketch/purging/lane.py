@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from random import Random
 from time import monotonic
 
-from sketch.purging.events import PurgeEvents, PurgerChanged, PurgesFailed, PurgesSent
-from sketch.purging.port import CachedKey, PurgeFailed, Purger
+from sketch.purging.port import (
+    CachedKey,
+    PurgeEvents,
+    PurgeFailed,
+    Purger,
+    PurgerChanged,
+    PurgesFailed,
+    PurgesSent,
+)
 
 __all__ = ["Lane", "PurgingLimits", "Timing"]
 

@@ -14,9 +14,8 @@ from app.coherence.overview import measured_false_positives
 from app.telemetry.metrics import Metrics
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
-from sketch.filter.sizing import false_positive_rate
-from sketch.protocol.port import SketchLimits, Snapshot
-from sketch.protocol.states import PartitionState
+from sketch.filter.shape import false_positive_rate
+from sketch.protocol.port import PartitionState, SketchLimits, Snapshot
 from tests.process.caching.cached_paper import Paper
 from tests.process.service import unique
 from tests.process.sketch.sketches import (
