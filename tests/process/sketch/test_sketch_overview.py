@@ -135,9 +135,9 @@ async def test_without_a_sketch_there_is_nothing_to_describe(paper: Paper) -> No
 async def test_gauges_show_the_parts_that_are_there(paper: Paper) -> None:
     metrics = Metrics()
     states = await paper.caches.sketch.states([paper.partition])
-    metrics.sketch.measure(states)
+    metrics.measure_sketch(states)
     labels = {"database": paper.database, "class": "articles"}
     value = metrics.registry.get_sample_value
     assert value("portolan_sketch_keys", labels) == states[0].keys
-    metrics.sketch.measure([])
+    metrics.measure_sketch([])
     assert value("portolan_sketch_keys", labels) is None
