@@ -27,7 +27,7 @@ from sketch.protocol.bounds import granted_us
 from sketch.protocol.keys import LONGEST, canonical_query, key_of_query, tag_of
 from sketch.protocol.port import Grant, Partition, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
-from sketch.ttl.events import TtlGranted
+from sketch.ttl.port import TtlGranted
 
 __all__ = ["CachedReads", "ReadGrant"]
 

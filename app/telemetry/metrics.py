@@ -22,7 +22,7 @@ from app.telemetry.metric_group import OF_CLASS, gauge, show
 from app.telemetry.stores import store_handlers
 from mediator.base.observation import RequestFinished, StoreCallFinished, ViewReadFinished
 from sketch.protocol.port import PartitionState
-from sketch.ttl.events import TtlGranted
+from sketch.ttl.port import TtlGranted
 
 __all__ = ["Metrics"]
 

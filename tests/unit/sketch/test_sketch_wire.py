@@ -17,7 +17,6 @@ from app.http.paths import parse_pairs
 from sketch.client.resources import QueryResult
 from sketch.filter.hashing import hash_words, positions
 from sketch.filter.shape import FilterShape
-from sketch.instruments.vectors import VECTORS, key_of, written
 from sketch.protocol.keys import canonical_query
 from sketch.protocol.wire import (
     ClientFilter,
@@ -28,6 +27,7 @@ from sketch.protocol.wire import (
     encode,
     encode_json,
 )
+from tests.unit.sketch.golden_vectors import VECTORS, key_of, written
 
 GOLDEN = orjson.loads(VECTORS.read_bytes())
 MAP: GroupMap = {
