@@ -14,8 +14,15 @@ from typing import Final
 
 from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
-from mediator.stores.images import UNREADABLE, image_of
-from mediator.stores.logs import Page, PageSize, numbers_of, padded, read_on
+from mediator.stores.outboxes import (
+    UNREADABLE,
+    Page,
+    PageSize,
+    image_of,
+    numbers_of,
+    padded,
+    read_on,
+)
 from mediator.stores.port import FragmentOf, LogEntry, SystemConfig
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import NULL, decode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mediator.stores.logs import numbers_of
+from mediator.stores.outboxes import numbers_of
 from mediator.stores.redis.client import CommandClient
 from redis_connection.commands import command
 
