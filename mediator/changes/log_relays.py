@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from mediator.base.cancellation import end
 from mediator.base.clock import Clock
+from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Lease, Leasing
 from mediator.base.observation import (

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, Final, Literal
 from uuid import uuid4
 
-from mediator.base.cancellation import end
 from mediator.base.clock import Clock
+from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, MediatorError
 from mediator.base.lease import Leasing
 from mediator.changes.feed import PARTITIONS

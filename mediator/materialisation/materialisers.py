@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from mediator.base.cancellation import end
 from mediator.base.clock import Clock
+from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Lease, Leasing
 from mediator.changes.feed import PARTITIONS, Feed, LeaseLost
