@@ -33,8 +33,7 @@ from app.settings.main import (
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.metrics import Metrics
 from mediator.model.operators import APPLICABLE, Operator
-from mediator.schema.annotation_parser import LEVELS
-from mediator.schema.annotations import Metric
+from mediator.schema.annotations import LEVELS, Metric
 from mediator.schema.types import FieldType
 
 __all__ = ["NO_PROSE", "TABLES", "FactsTable", "Row", "with_problem_sections"]
