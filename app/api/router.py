@@ -7,7 +7,7 @@ or by the messages of ASGI. Errors become problems in one place.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias
@@ -16,7 +16,7 @@ from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.routed_request import Route, RoutedRequest
-from app.api.routes import make_table
+from app.api.routes import Table
 from app.coherence.caches import Caches
 from app.http.caching import confined
 from app.http.cors import CrossOrigin
@@ -86,13 +86,16 @@ class DataApi:
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
-        self._table = make_table(
-            self._directory, options, subscriptions, caches, transact, job_backend
-        )
+        self._table = Table(self._directory, options, subscriptions, caches, transact, job_backend)
         self._authoriser = authoriser
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
         self._active: dict[tuple[str, str], int] = {}
+
+    @property
+    def routes(self) -> Iterable[Route]:
+        """All routes."""
+        return self._table.routes
 
     @property
     def active(self) -> Mapping[tuple[str, str], int]:
