@@ -35,7 +35,6 @@ from app.http.negotiation import check_accept
 from app.http.problems import (
     INTERNAL,
     METHOD_NOT_ALLOWED,
-    PROBLEM_JSON,
     HttpError,
     problem_of,
 )
@@ -223,12 +222,7 @@ def _refuse(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.type is INTERNAL:
         _log.error("request %s failed", request.id, exc_info=error)
-    headers: Headers = [
-        (b"content-type", PROBLEM_JSON.encode()),
-        (b"cache-control", b"no-store"),
-    ]
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers]
-    return Response(problem.type.status, headers, problem.body(request.id))
+    return Response(problem.type.status, problem.fields, problem.body(request.id))
 
 
 def _complete(request: Request, response: Response) -> None:
