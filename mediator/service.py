@@ -35,10 +35,9 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.changes.acknowledging import LeasedAcknowledging
 from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
-from mediator.changes.writers import Writers
+from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.clearing import Clearing
 from mediator.control.evaluation import Hysteresis, PlacementEvaluation
 from mediator.control.follower import Follower
@@ -54,7 +53,7 @@ from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, 
 from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
 from mediator.materialisation.service import ViewService
-from mediator.materialisation.watermarks import Watermarks
+from mediator.materialisation.state import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
