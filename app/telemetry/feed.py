@@ -8,7 +8,12 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from app.telemetry.metric_group import Handler, counter, gauge
-from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, FeedLagMeasured
+from mediator.base.observation import (
+    ChangesRelayed,
+    FeedGapFound,
+    FeedLagMeasured,
+    FeedRollbackFound,
+)
 
 __all__ = ["FeedMetrics"]
 
@@ -40,7 +45,7 @@ class FeedMetrics:
         return {
             ChangesRelayed: self._changes_relayed,
             FeedLagMeasured: self._measured,
-            FeedFellBack: self._fell_back,
+            FeedRollbackFound: self._rollback_found,
             FeedGapFound: self._gap_found,
         }
 
@@ -50,7 +55,7 @@ class FeedMetrics:
     def _measured(self, event: FeedLagMeasured) -> None:
         self._lag.labels(event.database, event.system).set(event.seconds)
 
-    def _fell_back(self, event: FeedFellBack) -> None:
+    def _rollback_found(self, event: FeedRollbackFound) -> None:
         self._fallbacks.labels(event.system).inc()
 
     def _gap_found(self, event: FeedGapFound) -> None:
