@@ -53,12 +53,7 @@ _FORWARDED: Final[dict[str, type[Any]]] = {
 
 
 class RelayProcess:
-    """Keeps the process alive.
-
-    Args:
-        settings: Of the service.
-        observe: Gets what the process observes.
-    """
+    """Keeps the process alive."""
 
     def __init__(self, settings: MediatorSettings, observe: Observer) -> None:
         self._options = orjson.dumps(_settings_of(settings)) + b"\n"
