@@ -29,8 +29,8 @@ from mediator.base.child_processes import ended, keep
 from mediator.base.errors import MediatorError
 from mediator.base.observation import (
     ChangesRelayed,
-    FeedFellBack,
     FeedGapFound,
+    FeedRollbackFound,
     Observation,
     Observer,
 )
@@ -48,7 +48,7 @@ _YIELDING: Final = 5
 
 _STOP_WITHIN_S: Final = 5.0
 _FORWARDED: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (ChangesRelayed, FeedFellBack, FeedGapFound)
+    kind.__name__: kind for kind in (ChangesRelayed, FeedRollbackFound, FeedGapFound)
 }
 
 

@@ -18,7 +18,7 @@ from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
 from app.api.cursors import Cursors
-from app.api.transfer.lines import split_lines
+from app.api.transfer import split_lines
 from app.http.etags import parse_tag
 from app.http.idempotency import parse_key
 from app.http.jsonbody import parse_json
