@@ -30,15 +30,16 @@ from mediator.embedded.redis import EmbeddedRedis
 from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import holds, lookup_of
 from mediator.model.guard import CacheKey
-from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
+from mediator.query.invalidation.index import QueryIndex
+from mediator.query.invalidation.registered_query import RegisteredQuery
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import MOST_LIMIT
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.schema.types import Values
 from sketch.filter.shape import FilterShape
+from sketch.protocol.keys import canonical_query, key_of_query
 from sketch.protocol.port import Partition, SketchLimits
-from sketch.protocol.queries import canonical_query, key_of_query
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
-from mediator.base.cancellation import ended_within
+from mediator.base.concurrency import ended_within
 
 __all__ = ["CLOSED_WITHIN_S", "Interrupted", "NotClosed", "closing", "interruptible"]
 
@@ -32,10 +32,6 @@ async def closing(
     close: Callable[[], Coroutine[Any, Any, None]], within_s: float = CLOSED_WITHIN_S
 ) -> AsyncIterator[None]:
     """Run the block, and then close what it used, within a bound.
-
-    Args:
-        close: Closes it.
-        within_s: The bound, in seconds.
 
     Raises:
         NotClosed: The bound has passed; what is late is left behind.

@@ -19,7 +19,7 @@ from app.settings.telemetry import TelemetrySettings
 from app.telemetry.otlp_metrics import metrics_data
 from app.telemetry.span_process import SpanProcess
 from app.telemetry.traces import Traces
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 
 __all__ = ["CLOSE_S", "OtlpExport"]
 
@@ -34,7 +34,6 @@ class OtlpExport:
     and of metrics only the newest state is exported.
 
     Args:
-        settings: Where, and how often.
         registry: The metrics; read on the event loop, where they are counted.
 
     Attributes:

@@ -25,8 +25,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
 from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
-from mediator.base.cancellation import end
 from mediator.base.child_processes import ended, keep
+from mediator.base.concurrency import end
 
 __all__ = ["MOST_WAITING", "SpanProcess"]
 
@@ -51,12 +51,7 @@ _NICE: Final = 10
 
 
 class SpanProcess:
-    """Hands spans to the process, which starts with the first of them.
-
-    Args:
-        settings: Where spans are sent.
-        resource: Whose spans they are.
-    """
+    """Hands spans to the process, which starts with the first of them."""
 
     def __init__(self, settings: TelemetrySettings, resource: Resource) -> None:
         options = {

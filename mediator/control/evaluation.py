@@ -19,7 +19,7 @@ from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of
-from mediator.placement.explain import explain
+from mediator.placement.explain import explain, summarise
 from mediator.placement.proposals import (
     NOTHING_PROPOSED,
     Proposal,
@@ -27,9 +27,8 @@ from mediator.placement.proposals import (
     differ,
     propose,
 )
-from mediator.placement.summary import summarise
 from mediator.placement.violations import NO_VIOLATIONS, ViolationState, detect_violations
-from mediator.placement.what_if import read_supposition, what_if
+from mediator.placement.what_if import what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.schema.tree import Mode
 
@@ -115,7 +114,7 @@ class PlacementEvaluation:
     def what_if(self, database: str, document: Any) -> dict[str, Any]:
         """Compare what scores choose today with what they would choose under a supposition."""
         schema = self._route(database).schema
-        return what_if(schema, self._registry.candidates(), read_supposition(document))
+        return what_if(schema, self._registry.candidates(), document)
 
     def _route(self, database: str) -> DatabaseRoute:
         route = self._executor.model.databases.get(database)

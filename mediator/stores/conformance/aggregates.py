@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any, Final, TypeAlias
 
@@ -19,9 +20,9 @@ from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, identical, require, same, show
 from mediator.stores.conformance.query_rows import Searched, meets, searched
-from mediator.stores.conformance.samples import collection, plain
+from mediator.stores.conformance.samples import collection, plain, sortable
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import Aggregating
+from mediator.stores.port import Aggregating, Store
 
 __all__ = ["THEME"]
 
@@ -124,23 +125,11 @@ def _avg(values: Sequence[Any]) -> Any:
     return float(sum(map(Fraction, values)) / len(values))
 
 
-def _least(values: Sequence[Any]) -> Any:
-    return min(values, key=_ordering)
-
-
-def _greatest(values: Sequence[Any]) -> Any:
-    return max(values, key=_ordering)
-
-
-def _ordering(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
-_FUNCTIONS: Final = {
+_FUNCTIONS: Final[Mapping[Function, Callable[[Sequence[Any]], Any]]] = {
     Function.SUM: _sum,
     Function.AVG: _avg,
-    Function.MIN: _least,
-    Function.MAX: _greatest,
+    Function.MIN: partial(min, key=sortable),
+    Function.MAX: partial(max, key=sortable),
 }
 
 
@@ -157,7 +146,7 @@ async def _check(
     compute: Mapping[str, Computation],
 ) -> None:
     """Require that a store which says that it computes something computes it right."""
-    store, fragment = _aggregating(rows), rows.subject.fragment
+    store, fragment = _aggregating(rows.subject.store), rows.subject.fragment
     if not store.aggregates(fragment, filter_, group, compute):
         return
     groups = await store.aggregate(
@@ -174,8 +163,7 @@ async def _check(
             require(_alike(value, wanted), f"{what}: expected {show(wanted)}, found {show(value)}")
 
 
-def _aggregating(rows: Searched) -> Aggregating:
-    store = rows.subject.store
+def _aggregating(store: Store) -> Aggregating:
     if not isinstance(store, Aggregating):
         raise NotOffered("the store does not group and compute")
     return store
@@ -194,8 +182,7 @@ def _computations() -> dict[str, Computation]:
 
 
 async def _prepared(scratch: Scratch) -> Searched:
-    if not isinstance(scratch.store, Aggregating):
-        raise NotOffered("the store does not group and compute")
+    _aggregating(scratch.store)
     return await searched(scratch, _fields(), _rows())
 
 
@@ -215,7 +202,7 @@ async def each_function_computes(scratch: Scratch) -> None:
 async def functions_are_computed_together(scratch: Scratch) -> None:
     """Many computations in one call do not disturb each other."""
     rows = await _prepared(scratch)
-    fragment, store = rows.subject.fragment, _aggregating(rows)
+    fragment, store = rows.subject.fragment, _aggregating(rows.subject.store)
     compute = {
         name: computation
         for name, computation in _computations().items()
@@ -259,7 +246,7 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
 async def groups_are_limited(scratch: Scratch) -> None:
     """No more groups are returned than the limit."""
     rows = await _prepared(scratch)
-    store, compute = _aggregating(rows), {"n": Computation(Function.COUNT)}
+    store, compute = _aggregating(rows.subject.store), {"n": Computation(Function.COUNT)}
     fragment = rows.subject.fragment
     if store.aggregates(fragment, None, (("g",),), compute):
         groups = await store.aggregate(

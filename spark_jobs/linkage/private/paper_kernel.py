@@ -100,7 +100,8 @@ def _reachable(rows: Any, i: int, others: Any, j: int, lengths: Any, common: int
     size, other = rows.sizes[i], others.sizes[j]
     rest = size - lengths[size] + _count_behind(rows.heads[i], others.ends[j])
     other_rest = other - lengths[other] + _count_behind(others.heads[j], rows.ends[i])
-    return common + min(rest, other_rest)
+    reachable: int = common + min(rest, other_rest)
+    return reachable
 
 
 @compiled

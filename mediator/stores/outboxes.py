@@ -1,0 +1,196 @@
+"""What the outboxes of all stores share: images of changes, positions, and adaptive pages.
+
+A change may be older than the schema it is read by, so fields that were removed, or have another
+type by now, are left out: an old entry must not hold up the changes behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from mediator.schema.scalars import Encoder
+from mediator.schema.types import FieldType, Value
+from mediator.schema.values import encoder
+from mediator.stores.port import Fragment, LogEntry, StoreTimeout
+
+__all__ = [
+    "UNREADABLE",
+    "Page",
+    "PageSize",
+    "image_of",
+    "numbers_of",
+    "padded",
+    "position_of",
+    "read_on",
+]
+
+log = logging.getLogger(__name__)
+
+UNREADABLE: Final = (ValueError, LookupError, TypeError, ArithmeticError)
+"""What is raised by reading a text that is not what it should be."""
+
+_PYTHON_TYPES: Final[Mapping[FieldType, type]] = {
+    FieldType.STRING: str,
+    FieldType.REFERENCE: str,
+    FieldType.INTEGER: int,
+    FieldType.FLOAT: float,
+    FieldType.DECIMAL: Decimal,
+    FieldType.BOOLEAN: bool,
+    FieldType.TIMESTAMP: datetime,
+    FieldType.BINARY: bytes,
+    FieldType.DOCUMENT: dict,
+    FieldType.LIST: list,
+    FieldType.SET: list,
+    FieldType.MAP: dict,
+}
+
+
+def image_of(
+    fragment: Fragment,
+    stored: Iterable[tuple[str, Any]],
+    read: Callable[[str, Any], Value],
+) -> dict[str, Any]:
+    """Return fields in their JSON form.
+
+    Args:
+        fragment: The class as it is now.
+        stored: Names of fields with their stored values.
+        read: Decodes the stored value of a field of the fragment.
+    """
+    types = _types(fragment)
+    image: dict[str, Any] = {}
+    for name, raw in stored:
+        if name not in types:
+            continue
+        python_type, items, encode = types[name]
+        try:
+            value = read(name, raw)
+        except UNREADABLE:
+            _warn(fragment, name)
+            continue
+        if value is None:
+            image[name] = None
+        elif type(value) is python_type and (items is None or _all_are(items, value)):
+            image[name] = value if encode is None else encode(value)
+        else:
+            _warn(fragment, name)
+    return image
+
+
+def _all_are(python_type: type, collection: Any) -> bool:
+    members = collection.values() if isinstance(collection, dict) else collection
+    return all(type(member) is python_type for member in members)
+
+
+@lru_cache(maxsize=512)
+def _types(fragment: Fragment) -> Mapping[str, tuple[type, type | None, Encoder | None]]:
+    """Return for each field the types of its values and of their items, and its encoder."""
+    return {
+        name: (
+            _PYTHON_TYPES[field.type],
+            _PYTHON_TYPES[field.items] if field.items else None,
+            encoder(field),
+        )
+        for name, field in fragment.fields.items()
+    }
+
+
+# Cached, so that it logs once for all changes of a field.
+@lru_cache(maxsize=512)
+def _warn(fragment: Fragment, name: str) -> None:
+    log.warning(
+        "%s: changes have values of %s/%s.%s that are not of its type; they are left out",
+        fragment.system,
+        fragment.database,
+        fragment.class_name,
+        name,
+    )
+
+
+Page: TypeAlias = list[tuple[LogEntry, int]]
+"""Entries of a log, each with its size in bytes."""
+
+_WIDTH: Final = 20
+"""Digits of 64 bits."""
+
+_ZERO: Final = "0"
+
+_FIRST: Final = 200
+_MOST: Final = 1_000
+_BYTES: Final = 4_000_000
+
+
+def position_of(major: int, minor: int) -> str:
+    """Return the position of an entry with two numbers of 64 bits, ordered as these are."""
+    return padded(str(major), str(minor))
+
+
+def padded(major: str, minor: str) -> str:
+    """Return the position for two decimal texts."""
+    return f"{major.rjust(_WIDTH, _ZERO)}-{minor.rjust(_WIDTH, _ZERO)}"
+
+
+def numbers_of(position: str | None) -> tuple[int, int]:
+    """Return the two numbers of a position; None is before all of them."""
+    major, _, minor = (position or "0-0").partition("-")
+    return int(major), int(minor)
+
+
+class PageSize:
+    """The size of the next page of a log, adapted to the sizes of its entries.
+
+    An entry may be a few bytes or some megabytes. A page has to arrive within the store's
+    deadline, or the log would never be read on.
+    """
+
+    def __init__(self) -> None:
+        self.count = _FIRST
+
+    def succeeded(self, sizes: Sequence[int]) -> None:
+        """Adapt to a page that was read.
+
+        Args:
+            sizes: How large the entries were, in bytes.
+        """
+        if sizes:
+            fitting = _BYTES * len(sizes) // max(1, sum(sizes))
+            self.count = max(1, min(2 * self.count, fitting, _MOST))
+
+    def failed(self) -> None:
+        """Adapt to a page that did not arrive in time."""
+        self.count = max(1, self.count // 10)
+
+
+async def read_on(
+    page_size: PageSize,
+    after: str | None,
+    limit: int,
+    page: Callable[[str | None, int], Awaitable[Page]],
+) -> list[LogEntry]:
+    """Read up to `limit` entries beyond a position, fewer only at the end of the log.
+
+    Args:
+        page_size: Adapts how many to read at once.
+        after: The position; None: from the oldest.
+        limit: How many to return at most.
+        page: Returns up to so many entries beyond a position.
+    """
+    entries: list[LogEntry] = []
+    while len(entries) < limit:
+        count = min(page_size.count, limit - len(entries))
+        try:
+            some = await page(after, count)
+        except StoreTimeout:
+            page_size.failed()
+            raise
+        page_size.succeeded([size for _, size in some])
+        entries += [entry for entry, _ in some]
+        if len(some) < count:
+            break
+        after = entries[-1].position
+    return entries
