@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Any
 
-from mediator.model.operators import Operator, OperatorCall
+from mediator.model.operators import WITHOUT_ARGUMENT, Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import SCALARS, FieldType, Value
@@ -93,7 +93,7 @@ def _befores(field: Field) -> Sequence[Value]:
 
 
 def _arguments(operator: Operator, field: Field) -> Sequence[Value]:
-    if operator in (Operator.POP, Operator.SHIFT, Operator.NOW):
+    if operator in WITHOUT_ARGUMENT:
         return (True,)
     if field.items is None:
         return _ARGUMENTS[field.type]

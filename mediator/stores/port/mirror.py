@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from mediator.stores.port.records import Fragment, Record
+from mediator.stores.port.records import Fragment, Read, Record
 
-__all__ = ["Mirror", "is_surpassed"]
+__all__ = ["Mirror", "ReadRecords", "are_as_new"]
+
+ReadRecords: TypeAlias = Callable[[Sequence[Read]], Awaitable[Sequence[Record | None]]]
+"""Reads records as `Store.read` does."""
 
 
 @runtime_checkable
@@ -39,17 +42,28 @@ class Mirror(Protocol):
         """
 
 
-def is_surpassed(record: Record, held: Record | None) -> bool:
-    """Whether a record that did not replace its copy is no newer.
+async def are_as_new(
+    fragment: Fragment,
+    records: Sequence[Record],
+    left: Sequence[int],
+    read: ReadRecords,
+) -> list[bool]:
+    """Return what `Mirror.absorb` returns.
 
     Args:
-        record: The record.
-        held: The live copy; None: it has been removed since.
-
-    Returns:
-        False if the copy is older in some group: then the groups were read at different times, and
-        the caller has to read again.
+        fragment: The fragment.
+        records: The records.
+        left: The positions of those that did not replace their copies.
+        read: Reads the live copies; None for what has been removed since.
     """
-    if held is None or held.creation_version != record.creation_version:
-        return True
-    return all(held.versions.get(group, 0) >= v for group, v in record.versions.items())
+    copies = await read([Read(fragment, records[at].id, ()) for at in left]) if left else ()
+    pairs = zip(left, copies, strict=True)
+    older = {at for at, copy in pairs if copy is not None and _is_older(copy, records[at])}
+    return [at not in older for at in range(len(records))]
+
+
+def _is_older(copy: Record, record: Record) -> bool:
+    """Whether a copy that was not replaced is older in some group, and newer in another."""
+    if copy.creation_version != record.creation_version:
+        return False
+    return any(copy.versions.get(group, 0) < v for group, v in record.versions.items())

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from mediator.base.immutable import immutable
 from mediator.stores.port.records import Fragment
 
-__all__ = ["Lockable", "RecordKey", "RecordState", "is_lockable"]
+__all__ = [
+    "Lockable",
+    "RecordKey",
+    "RecordState",
+    "by_fragment",
+    "is_lockable",
+    "record_states",
+]
 
 RecordKey: TypeAlias = tuple[Fragment, str]
 """A record: its fragment and the id of its object."""
@@ -52,6 +59,23 @@ class Lockable(Protocol):
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records."""
+
+
+async def record_states(
+    keys: Sequence[RecordKey],
+    work: Callable[[Fragment, list[str]], Awaitable[Mapping[str, RecordState]]],
+) -> list[RecordState]:
+    """Return the states of records; `work` returns those of some records of one fragment."""
+    states = {fragment: await work(fragment, ids) for fragment, ids in by_fragment(keys).items()}
+    return [states[fragment][id_] for fragment, id_ in keys]
+
+
+def by_fragment(keys: Sequence[RecordKey]) -> dict[Fragment, list[str]]:
+    """Return the ids of each fragment."""
+    ids: dict[Fragment, list[str]] = {}
+    for fragment, id_ in keys:
+        ids.setdefault(fragment, []).append(id_)
+    return ids
 
 
 def is_lockable(store: object) -> TypeGuard[Lockable]:

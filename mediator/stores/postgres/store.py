@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from mediator.model.filters import Filter, Path
-from mediator.model.operators import Operator
+from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import Computation, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
@@ -32,21 +32,19 @@ from mediator.stores.port import (
     Write,
     WriteResult,
 )
+from mediator.stores.port.transactions import by_fragment, record_states
 from mediator.stores.postgres import admin
 from mediator.stores.postgres.connection import Pool, connect, transaction
 from mediator.stores.postgres.errors import FAILURES, as_store_error
-from mediator.stores.postgres.mirror import Copies
+from mediator.stores.postgres.mirror import absorb, forget
 from mediator.stores.postgres.outbox import LOG, OutboxLog
 from mediator.stores.postgres.read.reader import Reader
 from mediator.stores.postgres.read.statements import keyset
 from mediator.stores.postgres.retention import reap
 from mediator.stores.postgres.search.aggregates import computes
-from mediator.stores.postgres.search.pushdown import pushdown
-from mediator.stores.postgres.search.searcher import Searcher
+from mediator.stores.postgres.search.searcher import Searcher, pushdown
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.statements import Statements
-from mediator.stores.postgres.transactions import IntentStatements
-from mediator.stores.postgres.write.operators import supports
 from mediator.stores.postgres.write.prepared import recalled
 from mediator.stores.postgres.write.writer import Writer
 
@@ -67,7 +65,6 @@ class PostgresStore:
         self.config = config
         self._statements = Statements(config.namespace)
         self._pool = Pool(self._connect, config.pool_size)
-        self._copies = Copies(self._statements, self._pool)
         self._reader = Reader(self._statements, self._pool)
         self._writer = Writer(config.name, self._statements, self._pool, self._reader.read)
         self._searcher = Searcher(config, self._statements)
@@ -81,9 +78,8 @@ class PostgresStore:
             StoreRefused: It does not let us in, or not make the namespace.
         """
         await self.ping()
-        await self._use(
-            lambda c: admin.prepare_namespace(c, self._statements.namespace_tables), _DDL_S
-        )
+        tables = self._statements.namespace_tables
+        await self._use(lambda c: admin.prepare_namespace(c, tables), _DDL_S)
 
     async def close(self) -> None:
         """Release every connection."""
@@ -106,24 +102,18 @@ class PostgresStore:
         return await self._use(admin.observe)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Whether the store applies the operator to the type exactly, by itself."""
-        return supports(operator, type_)
+        """Whether the store applies the operator to the type exactly: wherever it applies."""
+        return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make table, columns and indexes for the fragment; idempotent, keeps existing data."""
-        records, namespace_tables = (
-            self._statements.records(fragment),
-            self._statements.namespace_tables,
-        )
-        await self._use(
-            lambda c: admin.prepare_class(c, namespace_tables, records, previous), _DDL_S
-        )
+        tables, records = self._statements.namespace_tables, self._statements.records(fragment)
+        await self._use(lambda c: admin.prepare_class(c, tables, records, previous), _DDL_S)
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data; changes stay in the outbox for the feed."""
-        await self._use(
-            lambda c: admin.drop_class(c, self._statements.namespace_tables, fragment), _DDL_S
-        )
+        tables = self._statements.namespace_tables
+        await self._use(lambda c: admin.drop_class(c, tables, fragment), _DDL_S)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
@@ -142,30 +132,23 @@ class PostgresStore:
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        return await self._record_states(keys, lambda i, ids: lambda c: i.lock(c, ids, intent))
+        intents = self._statements.intents
+        return await record_states(
+            keys, lambda f, ids: self._use(partial(intents(f).lock, ids=ids, intent=intent))
+        )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
-        for fragment, ids in _by_fragment(keys).items():
+        for fragment, ids in by_fragment(keys).items():
             intents = self._statements.intents(fragment)
             await self._use(partial(intents.unlock, ids=ids, intent=intent, joint=joint))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
-        return await self._record_states(keys, lambda i, ids: lambda c: i.look(c, ids))
-
-    async def _record_states(
-        self,
-        keys: Sequence[RecordKey],
-        work: Callable[
-            [IntentStatements, list[str]], Callable[[Any], Awaitable[dict[str, RecordState]]]
-        ],
-    ) -> list[RecordState]:
-        states = {
-            fragment: await self._use(work(self._statements.intents(fragment), ids))
-            for fragment, ids in _by_fragment(keys).items()
-        }
-        return [states[fragment][id_] for fragment, id_ in keys]
+        intents = self._statements.intents
+        return await record_states(
+            keys, lambda f, ids: self._use(partial(intents(f).look, ids=ids))
+        )
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
@@ -267,11 +250,13 @@ class PostgresStore:
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
     ) -> list[bool]:
         """Replace copies by newer records; see `Mirror`."""
-        return await self._bounded(self._copies.absorb(fragment, records, force=force))
+        table, prepared = self._statements.records(fragment), self._statements
+        statement = (prepared.overwrite if force else prepared.absorb)(fragment)
+        return await self._bounded(absorb(self._pool, self._reader.read, table, statement, records))
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""
-        await self._bounded(self._copies.forget(fragment, tombstones))
+        await self._bounded(forget(self._pool, self._statements.forget(fragment), tombstones))
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` rows past their retention; return how many were removed."""
@@ -322,10 +307,3 @@ class PostgresStore:
 
     async def _connect(self) -> Any:
         return await connect(self.config)
-
-
-def _by_fragment(keys: Sequence[RecordKey]) -> dict[Fragment, list[str]]:
-    fragments: dict[Fragment, list[str]] = {}
-    for fragment, id_ in keys:
-        fragments.setdefault(fragment, []).append(id_)
-    return fragments

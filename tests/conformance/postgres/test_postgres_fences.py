@@ -25,7 +25,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.postgres import PostgresStore, retention
-from mediator.stores.postgres.write.shape import shape_of
+from mediator.stores.postgres.write.prepared import shape_of
 from tests.conformance.real_stores import opened_apart
 from tests.faults.conditions import eventually
 
