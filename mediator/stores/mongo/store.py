@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from mediator.stores.mongo import transactions
 from mediator.stores.mongo.admin import observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
-from mediator.stores.mongo.layout import Layout, layout_of
+from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.mirror import absorb, forget
 from mediator.stores.mongo.outbox.pending import (
     SCAN_EVERY_S,
@@ -30,8 +30,7 @@ from mediator.stores.mongo.outbox.pending import (
 )
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.search.pushdown import pushdown
-from mediator.stores.mongo.search.searcher import found
+from mediator.stores.mongo.search.searcher import found, pushdown
 from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
@@ -55,6 +54,7 @@ from mediator.stores.port import (
     Write,
     WriteResult,
 )
+from mediator.stores.port.transactions import by_fragment, record_states
 
 __all__ = ["MongoStore"]
 
@@ -154,38 +154,33 @@ class MongoStore:
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
-        now_us = int(self._clock.now() * 1_000_000)
-        work = fence(self._open_link.session, fragment, id_, token, now_us)
+        work = fence(self._open_link.session, fragment, id_, token, self._now_us())
         return await self._guarded(work)
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        now_us = int(self._clock.now() * 1_000_000)
-        return await self._record_states(
+        session, now_us = self._open_link.session, self._now_us()
+        return await record_states(
             keys,
-            lambda session, layout, ids: transactions.lock(session, layout, ids, intent, now_us),
+            lambda f, ids: self._guarded(
+                transactions.lock(session, layout_of(f), ids, intent, now_us)
+            ),
         )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
-        for layout, ids in _by_layout(keys).items():
-            session = self._open_link.session
+        session = self._open_link.session
+        for fragment, ids in by_fragment(keys).items():
+            layout = layout_of(fragment)
             await self._guarded(transactions.unlock(session, layout, ids, intent, joint=joint))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
-        return await self._record_states(keys, transactions.record_states)
-
-    async def _record_states(
-        self,
-        keys: Sequence[RecordKey],
-        work: Callable[[Session, Layout, list[str]], Awaitable[dict[str, RecordState]]],
-    ) -> list[RecordState]:
-        states = {
-            layout: await self._guarded(work(self._open_link.session, layout, ids))
-            for layout, ids in _by_layout(keys).items()
-        }
-        return [states[layout_of(fragment)][id_] for fragment, id_ in keys]
+        session = self._open_link.session
+        return await record_states(
+            keys,
+            lambda f, ids: self._guarded(transactions.record_states(session, layout_of(f), ids)),
+        )
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
@@ -255,8 +250,8 @@ class MongoStore:
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""
-        now_us = int(self._clock.now() * 1_000_000)
-        await self._guarded(forget(self._open_link.session, fragment, tombstones, now_us))
+        work = forget(self._open_link.session, fragment, tombstones, self._now_us())
+        await self._guarded(work)
 
     @property
     def sweep_every_s(self) -> float:
@@ -294,12 +289,8 @@ class MongoStore:
             raise StoreUnavailable(f"{self.config.name} is not open")
         return self._link
 
+    def _now_us(self) -> int:
+        return int(self._clock.now() * 1_000_000)
+
     async def _guarded(self, work: Awaitable[_T]) -> _T:
         return await guarded(self.config.name, self.config.deadline_s, work)
-
-
-def _by_layout(keys: Sequence[RecordKey]) -> dict[Layout, list[str]]:
-    layouts: dict[Layout, list[str]] = {}
-    for fragment, id_ in keys:
-        layouts.setdefault(layout_of(fragment), []).append(id_)
-    return layouts

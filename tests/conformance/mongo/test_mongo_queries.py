@@ -30,7 +30,7 @@ from mediator.model.query import OrderBy, Position
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import Document
-from mediator.stores.mongo.search.pushdown import pushdown
+from mediator.stores.mongo.search.searcher import pushdown
 from mediator.stores.port import (
     Access,
     Fragment,
