@@ -56,13 +56,15 @@ from mediator.stores.port import (
 )
 from mediator.stores.port.transactions import by_fragment, record_states
 
-__all__ = ["MongoStore"]
+__all__ = ["Link", "MongoStore"]
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Link:
+class Link:
+    """An open connection, with what works on it."""
+
     session: Session
     reader: Reader
     writer: Writer
@@ -84,7 +86,7 @@ class MongoStore:
         self.config = config
         self._server = ServerClock(SystemClock())
         self._clock = clock or self._server
-        self._link: _Link | None = None
+        self._link: Link | None = None
 
     async def open(self) -> None:
         """Connect; raises `StoreUnavailable` if the server does not answer."""
@@ -102,7 +104,7 @@ class MongoStore:
             raise
         writer = Writer(session, self._clock)
         reaper = Reaper(session.client, self.config.namespace)
-        self._link = _Link(session, Reader(session), writer, reaper)
+        self._link = Link(session, Reader(session), writer, reaper)
 
     async def close(self) -> None:
         """Release every connection."""
@@ -112,11 +114,11 @@ class MongoStore:
 
     async def ping(self) -> None:
         """Return if the server answers."""
-        await self._guarded(self._open_link.session.client.admin.command("ping"))
+        await self._guarded(self.link.session.client.admin.command("ping"))
 
     async def time_us(self) -> int:
         """Return what the server's clock shows; its milliseconds are rounded down."""
-        return await self._guarded(self._read_clock(self._open_link.session))
+        return await self._guarded(self._read_clock(self.link.session))
 
     async def _read_clock(self, session: Session) -> int:
         sent_at = self._server.monotonic()
@@ -126,7 +128,7 @@ class MongoStore:
 
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""
-        return await self._guarded(observe(self._open_link.session.client, self.config))
+        return await self._guarded(observe(self.link.session.client, self.config))
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         """Whether the operator is applied to the type exactly and atomically: it always is.
@@ -138,28 +140,28 @@ class MongoStore:
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - nothing depends on the previous form
         """Make the collection and its indexes; idempotent, keeps existing data."""
-        await self._guarded(prepare(self._open_link.session, fragment))
+        await self._guarded(prepare(self.link.session, fragment))
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the class with all its data."""
-        await self._guarded(self._open_link.session.collection(layout_of(fragment)).drop())
+        await self._guarded(self.link.session.collection(layout_of(fragment)).drop())
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
-        return await self._guarded(self._open_link.reader.read(calls))
+        return await self._guarded(self.link.reader.read(calls))
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry."""
-        return await self._guarded(self._open_link.writer.write(calls, token))
+        return await self._guarded(self.link.writer.write(calls, token))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
-        work = fence(self._open_link.session, fragment, id_, token, self._now_us())
+        work = fence(self.link.session, fragment, id_, token, self._now_us())
         return await self._guarded(work)
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        session, now_us = self._open_link.session, self._now_us()
+        session, now_us = self.link.session, self._now_us()
         return await record_states(
             keys,
             lambda f, ids: self._guarded(
@@ -169,14 +171,14 @@ class MongoStore:
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
-        session = self._open_link.session
+        session = self.link.session
         for fragment, ids in by_fragment(keys).items():
             layout = layout_of(fragment)
             await self._guarded(transactions.unlock(session, layout, ids, intent, joint=joint))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
-        session = self._open_link.session
+        session = self.link.session
         return await record_states(
             keys,
             lambda f, ids: self._guarded(transactions.record_states(session, layout_of(f), ids)),
@@ -186,7 +188,7 @@ class MongoStore:
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
         """Return what is remembered of an operation on an object."""
-        return await self._guarded(self._open_link.reader.recall(fragment, id_, operation))
+        return await self._guarded(self.link.reader.recall(fragment, id_, operation))
 
     async def scan(
         self,
@@ -198,7 +200,7 @@ class MongoStore:
         """Read up to `limit` records in the order of their ids, beyond `after`."""
         if limit < 1:
             return []
-        return await self._guarded(self._open_link.reader.scan(fragment, after, limit, fields))
+        return await self._guarded(self.link.reader.scan(fragment, after, limit, fields))
 
     async def ordered(
         self,
@@ -213,7 +215,7 @@ class MongoStore:
         """Read records ordered by (field, id), beyond `after`."""
         if not fragment.fields[field_name].index:
             raise StoreRefused(f"{field_name} is not indexed")
-        work = self._open_link.reader.ordered(
+        work = self.link.reader.ordered(
             fragment, field_name, descending=descending, limit=limit, after=after, fields=fields
         )
         return await self._guarded(work)
@@ -230,7 +232,7 @@ class MongoStore:
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records."""
-        work = found(self._open_link.reader, find, is_stand_in=self._open_link.session.is_stand_in)
+        work = found(self.link.reader, find, is_stand_in=self.link.session.is_stand_in)
         try:
             return await guarded(self.config.name, find.deadline_s, work)
         except StoreTimeout:
@@ -238,19 +240,19 @@ class MongoStore:
 
     async def count(self, fragment: Fragment) -> int:
         """Count the objects of the class that are there."""
-        return await self._guarded(self._open_link.reader.count(fragment))
+        return await self._guarded(self.link.reader.count(fragment))
 
     async def absorb(
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
     ) -> list[bool]:
         """Replace copies by newer records; see `Mirror`."""
-        link = self._open_link
+        link = self.link
         work = absorb(link.session, link.reader, fragment, records, force=force)
         return await self._guarded(work)
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""
-        work = forget(self._open_link.session, fragment, tombstones, self._now_us())
+        work = forget(self.link.session, fragment, tombstones, self._now_us())
         await self._guarded(work)
 
     @property
@@ -265,26 +267,27 @@ class MongoStore:
 
     async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
         """Read the changes that wait in some records."""
-        link = self._open_link
+        link = self.link
         return await self._guarded(pending(link.session, link.writer.recent_writes, fragment, ids))
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         """Find up to `limit` records in which changes wait, in the order of their ids."""
-        work = sweep(self._open_link.session, fragment, after, limit)
+        work = sweep(self.link.session, fragment, after, limit)
         return await guarded(self.config.name, SWEEP_WITHIN_S, work)
 
     async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
         """Remove relayed changes, unless another relay has done so."""
-        await self._guarded(acknowledge(self._open_link.session, done))
+        await self._guarded(acknowledge(self.link.session, done))
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` tombstones and remembered operations past `RETENTION_S`."""
         before = int((self._clock.now() - RETENTION_S) * 1_000_000)
-        work = self._open_link.reaper.reap(before, limit)
+        work = self.link.reaper.reap(before, limit)
         return await guarded(self.config.name, REAP_WITHIN_S, work)
 
     @property
-    def _open_link(self) -> _Link:
+    def link(self) -> Link:
+        """The open connection; raises `StoreUnavailable` if there is none."""
         if self._link is None:
             raise StoreUnavailable(f"{self.config.name} is not open")
         return self._link

@@ -64,8 +64,8 @@ async def population(mongodb_config: SystemConfig) -> AsyncIterator[Population]:
     await store.open()
     population = await populated(store)
     yield population
-    client = store._open_link.session.client
-    await client.drop_database(store._open_link.session.database("d"))
+    client = store.link.session.client
+    await client.drop_database(store.link.session.database("d"))
     await store.close()
 
 

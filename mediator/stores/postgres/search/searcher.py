@@ -59,7 +59,7 @@ from mediator.stores.postgres.search.statement import (
 )
 from mediator.stores.postgres.statements import SEARCHES, Statements
 
-__all__ = ["Searcher", "pushdown"]
+__all__ = ["GRACE_S", "Searcher", "pushdown"]
 
 _R = TypeVar("_R")
 
@@ -69,7 +69,7 @@ _SMALL: Final = 8
 _NARROW: Final = 100
 """Columns of a page of documents up to which it is."""
 
-_GRACE_S: Final = 2.0
+GRACE_S: Final = 2.0
 """How long after its time a statement is given up: by then the server has failed."""
 
 _STEP_S: Final = 0.25
@@ -103,14 +103,14 @@ class Searcher:
 
     def __init__(self, config: SystemConfig, statements: Statements) -> None:
         self._config, self._statements = config, statements
-        self._pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
+        self.pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
         self._prepared = IdentityCache(self._prepare, SEARCHES)
         self._joined = IdentityCache(self._prepare_documents, SEARCHES)
         self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     async def close(self) -> None:
         """Release every connection."""
-        await self._pool.close()
+        await self.pool.close()
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records; see `Queryable`."""
@@ -225,7 +225,7 @@ class Searcher:
 
     async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
         limit_ms = round(1000 * _STEP_S * max(1, math.ceil(deadline_s / _STEP_S)))
-        given_up_s = deadline_s + _GRACE_S
+        given_up_s = deadline_s + GRACE_S
 
         async def run(connection: Any) -> list[Any]:
             if self._limits_ms.get(connection) != limit_ms:
@@ -234,7 +234,7 @@ class Searcher:
             return rows
 
         try:
-            return await self._pool.use(run, deadline_s)
+            return await self.pool.use(run, deadline_s)
         except (asyncpg.QueryCanceledError, PoolExhausted):
             raise self._too_costly() from None
         except FAILURES as error:
