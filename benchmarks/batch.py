@@ -14,8 +14,7 @@ from typing import Final
 import redis.asyncio
 import uvloop
 
-from app.commands.demo.load import Lane, LoadProcess, Plan
-from app.commands.demo.separate_process import SeparateProcess
+from app.commands.demo.load import Lane, LoadProcess, Plan, SeparateProcess
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
     BATCH,

@@ -17,8 +17,7 @@ import orjson
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.load import Lane, LoadProcess, Plan
-from app.commands.demo.separate_process import SeparateProcess
+from app.commands.demo.load import Lane, LoadProcess, Plan, SeparateProcess
 from app.commands.demo.service import succeed
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (

@@ -23,8 +23,7 @@ from benchmarks.harness.shared_servers import embedded_redis
 from benchmarks.harness.sketch_redis import sketch_in_redis
 from sketch.filter.bloom import BloomFilter
 from sketch.filter.hashing import hash_all
-from sketch.filter.shape import FilterShape
-from sketch.filter.sizing import capacity
+from sketch.filter.shape import FilterShape, capacity
 
 __all__ = ["run"]
 

@@ -35,10 +35,9 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.changes.acknowledging import LeasedAcknowledging
 from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
-from mediator.changes.writers import Writers
+from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.clearing import Clearing
 from mediator.control.evaluation import Hysteresis, PlacementEvaluation
 from mediator.control.follower import Follower
@@ -53,8 +52,9 @@ from mediator.coordination.leases import Leases
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
+from mediator.materialisation.context import ViewContext
 from mediator.materialisation.service import ViewService
-from mediator.materialisation.watermarks import Watermarks
+from mediator.materialisation.state import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
@@ -196,17 +196,19 @@ class Mediator:
         return transactions
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> ViewService:
-        shared = self._coordination
-        return ViewService(
-            calls,
-            self._watermarks,
-            self._model,
-            (shared.feed, shared.view_state, shared.leases) if shared else None,
-            events,
-            self._replica,
-            self._observe,
-            self._clock,
-        )
+        context, shared = None, self._coordination
+        if shared is not None:
+            context = ViewContext(
+                calls,
+                shared.feed,
+                shared.view_state,
+                shared.leases,
+                self._watermarks,
+                self._model,
+                self._replica,
+                self._clock,
+            )
+        return ViewService(self._model, context, events, self._observe)
 
     def _follow(self, calls: StoreCalls) -> ChangeService:
         shared, followed = self._coordination, None

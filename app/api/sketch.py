@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from app.api.models.sketch import SketchParameters
+from app.api.models.reads import SketchParameters
 from app.api.resources import Directory
 from app.api.routed_request import RoutedRequest
 from app.http.caching import NO_STORE
@@ -77,7 +77,7 @@ class Sketches:
     ) -> Response:
         client_filter = ClientFilter.of(snapshot, self._valid_for_ms, groups)
         as_json = asks_for(routed.request.headers.get(b"accept", ""), JSON)
-        tag = f'"{snapshot.run_id}-{snapshot.generation}-{client_filter.map_digest}'
+        tag = f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}'
         tag += '-j"' if as_json else '-b"'
         headers: Headers = [
             (b"etag", tag.encode()),

@@ -19,7 +19,7 @@ from app.security.jwks import KeySet
 from mediator.access.model import MAX_GRANTS, Grant, Principal, is_subject, parse_grant
 from mediator.base.clock import Clock
 from mediator.base.errors import Unauthenticated
-from mediator.schema.json_node import NAME
+from mediator.schema.ids import NAME
 
 __all__ = ["LONGEST_TOKEN", "TENANT_CLAIM", "TokenRules", "Tokens"]
 
@@ -33,13 +33,7 @@ _UNREADABLE: Final = (jwt.PyJWTError, ValueError, TypeError, OverflowError, Recu
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say.
-
-    Attributes:
-        issuer: Who issued it.
-        audience: Whom it is for.
-        leeway_s: By how much clocks may differ, in seconds.
-    """
+    """What a token must say."""
 
     issuer: str
     audience: str
@@ -47,13 +41,7 @@ class TokenRules:
 
 
 class Tokens:
-    """Verifies tokens; what was found good is remembered until it ends, or the keys change.
-
-    Args:
-        keys: The issuer's keys.
-        rules: What a token must say.
-        clock: The time.
-    """
+    """Verifies tokens; what was found good is remembered until it ends, or the keys change."""
 
     def __init__(self, keys: KeySet, rules: TokenRules, clock: Clock) -> None:
         self._keys = keys

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final, Protocol
 
 from mediator.base.errors import MediatorError
@@ -20,20 +21,32 @@ from mediator.model.change import Change
 
 __all__ = [
     "BEGINNING",
+    "PARTITIONS",
     "Event",
     "Feed",
-    "FeedWentBack",
+    "FeedRolledBack",
     "LeaseLost",
     "LogBatch",
     "PositionGone",
     "Source",
     "WriterProgress",
+    "partition_of",
 ]
+
+PARTITIONS: Final = 4
+"""Streams of each database's feed. Another number would break the order of changes."""
+
+
+def partition_of(class_name: str, object_id: str) -> int:
+    """Return the partition of an object's changes."""
+    name = f"{class_name}/{object_id}".encode()
+    return int.from_bytes(blake2b(name, digest_size=4).digest()) % PARTITIONS
+
 
 BEGINNING: Final = "0-0"
 
 
-class FeedWentBack(Exception):
+class FeedRolledBack(Exception):
     """The feed has lost changes: its server has an older state of its data."""
 
 
@@ -128,7 +141,7 @@ class Feed(Protocol):
 
         Raises:
             LeaseLost: The lease is not held, and nothing was done.
-            FeedWentBack: A cursor is before its `LogBatch.after`, and nothing was done.
+            FeedRolledBack: A cursor is before its `LogBatch.after`, and nothing was done.
         """
 
     async def append_newer(
@@ -141,7 +154,7 @@ class Feed(Protocol):
             progress: Of the replica that appends them; updated.
 
         Raises:
-            FeedWentBack: The feed lacks earlier changes of the replica; nothing was done for the
+            FeedRolledBack: The feed lacks earlier changes of the replica; nothing was done for the
                 database that `progress` then lacks.
         """
 
@@ -157,7 +170,7 @@ class Feed(Protocol):
         """Publish that the feed has every change that a replica made itself before `until_tick`.
 
         Raises:
-            FeedWentBack: The feed lacks earlier changes of the replica.
+            FeedRolledBack: The feed lacks earlier changes of the replica.
         """
 
     async def leave(self, database: str, progress: WriterProgress) -> None:

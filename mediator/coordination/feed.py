@@ -31,15 +31,16 @@ from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import (
     BEGINNING,
+    PARTITIONS,
     Event,
-    FeedWentBack,
+    FeedRolledBack,
     LeaseLost,
     LogBatch,
     PositionGone,
     Source,
     WriterProgress,
+    partition_of,
 )
-from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.errors import reply_of, unavailable
 from mediator.coordination.scripts import TICKS, script_of
 from mediator.coordination.writers import RECOVERED, WRITERS
@@ -321,7 +322,7 @@ def _checked(reply: int) -> int:
     if reply == _LEASE_LOST:
         raise LeaseLost
     if reply == _WENT_BACK:
-        raise FeedWentBack
+        raise FeedRolledBack
     return reply
 
 

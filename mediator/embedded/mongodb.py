@@ -2,32 +2,146 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar
+from urllib.parse import quote_plus
 
-from mediator.embedded.java_mongo import EmbeddedJavaMongo
-from mediator.embedded.mongod import EmbeddedMongod, mongod_program
-from mediator.embedded.port import Durability, Endpoint, Kind
+import pymongo
+from pymongo.errors import PyMongoError
 
-__all__ = ["EmbeddedMongo"]
+from mediator.embedded.jars import LAUNCHER, REMEDY, VERSION, class_path, fetch_jars
+from mediator.embedded.lifecycle import OwnedServer
+from mediator.embedded.port import (
+    Durability,
+    EmbeddedServer,
+    Endpoint,
+    Kind,
+    ServerUnavailable,
+)
+from mediator.embedded.process import Command
+from mediator.embedded.programs import NoJava, find_java, reported_version
 
+__all__ = ["EmbeddedJavaMongo", "EmbeddedMongo"]
+
+_OLDEST_MONGOD = 5
+_JOURNAL_COMMIT_MS = 100
+_OLDEST_JAVA = 17  # as for Spark; sockets need 16
+# Longer intervals save little: a commit writes what changed, and nothing when nothing did.
+_COMMIT_MS = {"second": 250, "full": 0}
+# Commits follow each other at that distance; what is left of the second is for slow disks.
+_JAVA_DURABILITY_S = {"second": 1.0, "full": 0.0}
+_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
+_QUIET = "-Dslf4j.internal.verbosity=ERROR"
+_STAND_IN_NOTE = "a stand-in for MongoDB: no transactions, no text search, no secondary indexes"
 _KEPT_NOTE = "mongod is installed, and the data that is here was written by mongo-java-server"
+_WITHIN_MS = 5000
 
 
-class EmbeddedMongo:
+class _MongoServer(OwnedServer):
+    """A server of the MongoDB protocol on a Unix domain socket, whose name ends with `.sock`."""
+
+    kind: ClassVar[Kind] = "mongodb"
+    socket_name: ClassVar[str] = "mongodb.sock"
+
+    def _url(self, options: str = "") -> str:
+        return f"mongodb://{quote_plus(str(self._socket))}/{options}"
+
+    def _version(self) -> str | None:
+        """Ping it: return the version of MongoDB that it claims to be, if the directory is ours."""
+        if not self._is_listening():
+            return None
+        client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(
+            self._url(), directConnection=True, serverSelectionTimeoutMS=_WITHIN_MS
+        )
+        try:
+            with client:
+                options = client.admin.command("getCmdLineOpts")
+                build = client.admin.command("buildInfo")
+            served = Path(options["parsed"]["storage"]["dbPath"])
+        except (PyMongoError, KeyError):
+            return None
+        return str(build["version"]) if served == self.directory else None
+
+    def _is_listening(self) -> bool:
+        """Connect without the driver, which would start threads only to be refused."""
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(1)
+                probe.connect(str(self._socket))
+        except OSError:
+            return False
+        return True
+
+
+class _EmbeddedMongod(_MongoServer):
+    """A standalone `mongod`; `full` makes clients wait for the journal, through the URL."""
+
+    def _command(self) -> Command:
+        program = _mongod_program()
+        if program is None:
+            reason = f"there is no mongod {_OLDEST_MONGOD} or newer on PATH"
+            raise ServerUnavailable(self.kind, reason, "Install MongoDB.")
+        # The socket is one of the addresses; the option turns off another one, in /tmp.
+        listening = ("--bind_ip", str(self._socket), "--nounixsocket")
+        journal = ("--journalCommitInterval", str(_JOURNAL_COMMIT_MS))
+        return Command((program, "--dbpath", str(self.directory), *listening, *journal))
+
+    def _ping(self, _: Command) -> Endpoint | None:
+        if (version := self._version()) is None:
+            return None
+        is_full = self._durability == "full"
+        url = self._url("?journal=true" if is_full else "")
+        durability_s = 0.0 if is_full else _JOURNAL_COMMIT_MS / 1000
+        return Endpoint(self.kind, url, "mongod", version, durability_s)
+
+
+def _mongod_program() -> str | None:
+    """Return the `mongod` on PATH, if it is new enough."""
+    path = shutil.which("mongod")
+    found = reported_version([path, "--version"], r"v(\d+)\.") if path else ()
+    return path if found and found[0] >= _OLDEST_MONGOD else None
+
+
+class EmbeddedJavaMongo(_MongoServer):
+    """mongo-java-server with its H2 file, behind a launcher of ours.
+
+    The launcher adds what the library lacks: the socket, replies that later updates cannot change,
+    commits that never cut a command in two, and commits every quarter of a second or, with `full`,
+    before each reply.
+    """
+
+    def _command(self) -> Command:
+        try:
+            java = find_java(_OLDEST_JAVA)
+        except NoJava as error:
+            reason = f"mongod is not on PATH, and {error}"
+            raise ServerUnavailable("mongodb", reason, REMEDY) from error
+        options = (*_FLAGS, _QUIET, "-cp", class_path(fetch_jars()), LAUNCHER)
+        files = (str(self.directory / "store.mv"), str(self._socket))
+        return Command((java, *options, *files, str(_COMMIT_MS[self._durability])))
+
+    def _ping(self, _: Command) -> Endpoint | None:
+        if (claimed := self._version()) is None:
+            return None
+        version = f"{VERSION} (MongoDB {claimed} protocol)"
+        durability_s = _JAVA_DURABILITY_S[self._durability]
+        server = "mongo-java-server (H2)"
+        return Endpoint(self.kind, self._url(), server, version, durability_s, (_STAND_IN_NOTE,))
+
+
+class EmbeddedMongo(EmbeddedServer):
     """The server that can serve this directory; a note says which one the data belongs to.
 
-    Args:
-        directory: Where the data is, in a directory of its own for each kind of server.
-        durability: What a crash may lose.
+    Each kind of server has a directory of its own in it.
     """
 
     kind: ClassVar[Kind] = "mongodb"
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
-        self._genuine = EmbeddedMongod(directory / "mongod", durability)
+        self._genuine = _EmbeddedMongod(directory / "mongod", durability)
         self._stand_in = EmbeddedJavaMongo(directory / "h2", durability)
 
     @property
@@ -36,10 +150,10 @@ class EmbeddedMongo:
         return self._genuine.is_running or self._stand_in.is_running
 
     def start(self) -> Endpoint:
-        """Start or adopt the server; see `EmbeddedServer.start`."""
+        """Start or adopt the server; see `EmbeddedServer`."""
         if self._genuine.directory.exists():
             return self._genuine.start()
-        if mongod_program() is None:
+        if _mongod_program() is None:
             return self._stand_in.start()
         if not self._stand_in.directory.exists():
             return self._genuine.start()
@@ -50,15 +164,3 @@ class EmbeddedMongo:
         """Stop the server that runs."""
         self._genuine.stop()
         self._stand_in.stop()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()

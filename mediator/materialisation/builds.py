@@ -1,36 +1,106 @@
-"""The builds of one partition: started where a copy is incomplete, and again if they fail."""
+"""The builds of one partition: started where a copy is incomplete, and again if they fail.
+
+What is written during a build is in the feed after the position where the build began, and is
+copied by the refreshes. Copies that exist already only become newer, so their readers never see
+anything older than before. What no refresh would ever repair is repaired here: copies of objects
+that are deleted, copies that are ahead of their originals, or differ from them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
+from uuid import uuid4
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.materialisation.build import Build
-from mediator.materialisation.copier import Copier
+from mediator.base.errors import Unavailable
+from mediator.changes.feed import PARTITIONS, partition_of
+from mediator.materialisation.audit import Discrepancy, compare
+from mediator.materialisation.copier import Copier, CopyResult
 from mediator.materialisation.state import CopyState
 from mediator.routing.model import ClassRoute
-from mediator.stores.systems import Systems
 
-__all__ = ["Builds"]
+__all__ = ["Build", "Builds"]
+
 
 MIN_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 
 
-class Builds:
-    """The builds of one partition, by the key of the copy.
+class Build:
+    """A build under way.
 
-    Args:
-        systems: The opened systems.
-        copier: Copies objects.
-        partition: The partition.
-        clock: The time.
+    Attributes:
+        token: Its id.
+        class_name: The class.
+        done: Objects processed so far.
+        total: About how many there were when it began.
+        result: Of copying, so far.
     """
 
-    def __init__(self, systems: Systems, copier: Copier, partition: int, clock: Clock) -> None:
-        self._systems = systems
+    def __init__(self, copier: Copier, route: ClassRoute, partition: int) -> None:
+        self.token = uuid4().hex
+        self.class_name = route.schema.name
+        self.done = 0
+        self.total: int | None = None
+        self.result = CopyResult()
+        self._copier = copier
+        self._route = route
+        self._partition = partition
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start, once the feed's position at its beginning is recorded."""
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was there when it began has been copied."""
+        return self._task is not None and self._task.done() and self.error is None
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed; None if it has not."""
+        if self._task is None or not self._task.done():
+            return None
+        return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
+
+    async def cancel(self) -> None:
+        """Cancel it."""
+        if self._task is not None:
+            await end([self._task])
+
+    async def _run(self) -> None:
+        self.total = -(-await self._copier.count(self._route) // PARTITIONS)
+        async for ids in self._copier.id_pages(self._route):
+            own = [id_ for id_ in ids if partition_of(self.class_name, id_) == self._partition]
+            if own:
+                with suppress(Unavailable):  # copying them reports the error
+                    await self._repair(own)
+                self.result += await self._copier.copy_isolated(self._route, own)
+                self.done += len(own)
+
+    async def _repair(self, ids: list[str]) -> None:
+        copies = [c for c in await self._copier.read_copies(self._route, ids) if c is not None]
+        originals = await self._copier.read(self._route, [copy.id for copy in copies])
+        left_over, ahead = {}, []
+        for original, copy in zip(originals, copies, strict=True):
+            finding = compare(self._route, original, copy, 0)
+            if finding and finding.wrong is Discrepancy.LEFT_OVER:
+                left_over[copy.id] = copy.creation_version
+            elif finding and finding.wrong is Discrepancy.AHEAD:
+                ahead.append(copy.id)
+        await self._copier.forget(self._route, left_over)
+        await self._copier.copy(self._route, ahead, force=True)
+
+
+class Builds:
+    """The builds of one partition, by the key of the copy."""
+
+    def __init__(self, copier: Copier, partition: int, clock: Clock) -> None:
         self._copier = copier
         self._partition = partition
         self._clock = clock
@@ -55,11 +125,11 @@ class Builds:
 
     def create(self, route: ClassRoute) -> Build:
         """Return a build that is not started yet."""
-        return Build(self._systems, self._copier, route, self._partition)
+        return Build(self._copier, route, self._partition)
 
     async def start(self, builds: Mapping[str, Build]) -> None:
         """Start builds, in place of former ones."""
-        await self._cancel(builds)
+        await self.cancel(builds)
         for copy, build in builds.items():
             self._builds[copy] = build
             build.start()
@@ -70,9 +140,11 @@ class Builds:
             self._builds.pop(copy, None)
             self._pauses.pop(copy, None)
 
-    async def cancel(self) -> None:
-        """Cancel all of them."""
-        await self._cancel(tuple(self._builds))
+    async def cancel(self, copies: Iterable[str] | None = None) -> None:
+        """Cancel builds of copies; None: all of them."""
+        names = tuple(self._builds) if copies is None else copies
+        former = [self._builds.pop(copy) for copy in names if copy in self._builds]
+        await asyncio.gather(*(build.cancel() for build in former))
 
     def progress(self) -> dict[str, tuple[int, int | None]]:
         """Return for each how many objects are done, and of about how many."""
@@ -81,10 +153,6 @@ class Builds:
     def error(self) -> str:
         """Return the error of a build that failed and is to be tried again; empty: none."""
         return next((str(b.error) or "failed" for b in self._builds.values() if b.error), "")
-
-    async def _cancel(self, copies: Iterable[str]) -> None:
-        former = [self._builds.pop(copy) for copy in copies if copy in self._builds]
-        await asyncio.gather(*(build.cancel() for build in former))
 
     def _has_paused(self, copy: str) -> bool:
         """Whether the pause after a failure is over; each is twice as long as the last."""

@@ -8,13 +8,9 @@ from uuid import uuid4
 
 from sketch.filter.counting import CountingFilter
 from sketch.filter.shape import FilterShape
-from sketch.memory.deadlines import Deadlines
-from sketch.memory.purges import OwedPurges
-from sketch.memory.queries import Registrations
-from sketch.memory.versions import Versions
-from sketch.protocol.port import EndResult, Partition, ResultChanges, SketchLimits
-from sketch.protocol.states import PartitionState
-from sketch.protocol.times import lifetime_us, microseconds
+from sketch.memory.records import Deadlines, OwedPurges, Registrations, Versions
+from sketch.protocol.bounds import lifetime_us, microseconds
+from sketch.protocol.port import EndResult, Partition, PartitionState, ResultChanges, SketchLimits
 
 __all__ = ["MemoryPartition"]
 
@@ -28,11 +24,6 @@ class MemoryPartition:
     """A partition; `now` is microseconds on the sketch's clock.
 
     Attributes:
-        run_id: Of the filter.
-        filter: Which keys are in it.
-        purges: What is to be purged.
-        versions: Versions of keys that caches may hold.
-        queries: Queries that are registered.
         layout: What its keys stand for; empty: it was not told.
         schema: What registrations have to name.
         saturated_until: Until then every key counts as being in the filter.
@@ -51,7 +42,7 @@ class MemoryPartition:
         self._concurrent: set[str] = set()
         self._contended: set[str] = set()
         self.queries = Registrations(limits.queries, now)
-        self.run_id = uuid4().hex
+        self.generation = uuid4().hex
         self.filter = CountingFilter(shape)
         self.purges = OwedPurges(limits)
         self.versions = Versions()
@@ -181,8 +172,8 @@ class MemoryPartition:
         return PartitionState(
             partition=partition,
             time_us=now,
-            run_id=self.run_id,
-            generation=self.filter.generation,
+            generation=self.generation,
+            revision=self.filter.revision,
             keys=len(self.filter),
             bits_set=self.filter.bits_set,
             handed_out=len(self._handed),

@@ -1,4 +1,4 @@
-"""The client's filter on its way, in two forms; see docs/sketch-wire.md."""
+"""The client's filter on its way: binary, and in JSON for others' clients (docs/sketch-wire.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -26,12 +26,9 @@ __all__ = [
     "UnknownResource",
     "WireError",
     "decode",
-    "decode_json",
     "encode",
     "encode_json",
 ]
-
-_T = TypeVar("_T")
 
 GroupMap: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Classes, their cache groups, and the fields of those."""
@@ -46,8 +43,7 @@ _VERSION: Final = 1
 _FAMILY: Final = 1
 _REVALIDATE_ALL: Final = 1
 _LONGEST_MAP: Final = 2**24
-_RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
-_NATURAL: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
+_GENERATION: Final = re.compile(r"[0-9a-f]{32}")
 _LONGEST_VALIDITY_MS: Final = 2**32 - 1
 _HIGHEST: Final = 2**64 - 1
 
@@ -65,14 +61,9 @@ class ClientFilter:
     """What a client knows of what may be stale.
 
     Attributes:
-        shape: Size, number of bits of a key, seed.
-        bits: The bit array, most significant bit first.
         time_us: When the bits held, by the sketch's clock, in microseconds since 1970.
         valid_for_ms: The longest time that it may be used, in milliseconds.
-        run_id: 32 hexadecimal digits; changes when the sketch was lost.
-        generation: Counts the changes of the bits.
-        map: Which groups each class has, and which fields each group.
-        revalidate_all: Every key counts as stale.
+        generation: 32 hexadecimal digits; changes when the sketch was lost.
 
     Raises:
         WireError: There are not as many bits as the shape says, or a number is out of bounds.
@@ -82,20 +73,20 @@ class ClientFilter:
     bits: bytes
     time_us: int
     valid_for_ms: int
-    run_id: str
-    generation: int
+    generation: str
+    revision: int
     map: GroupMap
     revalidate_all: bool = False
 
     def __post_init__(self) -> None:
         if len(self.bits) != self.shape.size:
             raise WireError("the bits are not as many as the shape says")
-        if not (0 <= self.time_us <= _HIGHEST and 0 <= self.generation <= _HIGHEST):
-            raise WireError("the time or the generation is out of bounds")
+        if not (0 <= self.time_us <= _HIGHEST and 0 <= self.revision <= _HIGHEST):
+            raise WireError("the time or the revision is out of bounds")
         if not 0 <= self.valid_for_ms <= _LONGEST_VALIDITY_MS:
             raise WireError("the validity is out of bounds")
-        if not _RUN_ID.fullmatch(self.run_id):
-            raise WireError("the incarnation is not of 32 hexadecimal digits")
+        if not _GENERATION.fullmatch(self.generation):
+            raise WireError("the generation is not of 32 hexadecimal digits")
 
     @classmethod
     def of(cls, snapshot: Snapshot, valid_for_ms: int, groups: GroupMap) -> ClientFilter:
@@ -105,8 +96,8 @@ class ClientFilter:
             snapshot.bits,
             snapshot.time_us,
             valid_for_ms,
-            snapshot.run_id,
             snapshot.generation,
+            snapshot.revision,
             groups,
             snapshot.revalidate_all,
         )
@@ -163,8 +154,8 @@ def encode(document: ClientFilter) -> bytes:
         document.shape.bits,
         document.time_us,
         document.valid_for_ms,
-        bytes.fromhex(document.run_id),
-        document.generation,
+        bytes.fromhex(document.generation),
+        document.revision,
         len(document.map_text),
     )
     body = header + document.map_text + document.bits
@@ -183,7 +174,7 @@ def decode(raw: bytes) -> ClientFilter:
     magic, version, family, hashes, flags, seed, bits, time_us, valid_for_ms, *rest = (
         _HEADER.unpack_from(raw)
     )
-    run_id, generation, map_length = rest
+    generation, revision, map_length = rest
     # A flag that is not known here may change what the bits mean.
     if (magic, version, family) != (_MAGIC, _VERSION, _FAMILY) or flags & ~_REVALIDATE_ALL:
         raise WireError("the version is not known here")
@@ -195,8 +186,8 @@ def decode(raw: bytes) -> ClientFilter:
         raw[start:end],
         time_us,
         valid_for_ms,
-        run_id.hex(),
-        generation,
+        generation.hex(),
+        revision,
         _map(_json(raw[_HEADER.size : start])),
         bool(flags & _REVALIDATE_ALL),
     )
@@ -214,49 +205,12 @@ def encode_json(document: ClientFilter) -> bytes:
             "m": document.shape.bits,
             "time_us": document.time_us,
             "valid_for_ms": document.valid_for_ms,
-            "incarnation": document.run_id,
-            "generation": str(document.generation),  # 64 bits are too many for JavaScript
+            "generation": document.generation,
+            "revision": str(document.revision),  # 64 bits are too many for JavaScript
             "map": orjson.Fragment(document.map_text),
             "bits": base64.b64encode(document.bits).decode(),
         }
     )
-
-
-def decode_json(raw: bytes) -> ClientFilter:
-    """Read the form in JSON.
-
-    Raises:
-        WireError: It is none.
-    """
-    document = _json(raw)
-    if not isinstance(document, dict):
-        raise WireError("it is no object")
-    if (_member(document, "version", int), _member(document, "hash", int)) != (_VERSION, _FAMILY):
-        raise WireError("the version is not known here")
-    return ClientFilter(
-        _shape(*(_member(document, name, int) for name in ("m", "k", "seed"))),
-        _bits(_member(document, "bits", str)),
-        _member(document, "time_us", int),
-        _member(document, "valid_for_ms", int),
-        _member(document, "incarnation", str),
-        _natural(_member(document, "generation", str)),
-        _map(_member(document, "map", dict)),
-        _member(document, "revalidate_all", bool),
-    )
-
-
-def _member(document: dict[str, Any], name: str, kind: type[_T]) -> _T:
-    value = document.get(name)
-    # A subclass will not do: True is an int to Python, and to nobody else.
-    if type(value) is not kind:
-        raise WireError(f"{name} is missing, or of another type")
-    return value
-
-
-def _natural(text: str) -> int:
-    if not _NATURAL.fullmatch(text):
-        raise WireError("the generation is no natural number")
-    return int(text)
 
 
 def _shape(bits: int, hashes: int, seed: int) -> FilterShape:
@@ -264,13 +218,6 @@ def _shape(bits: int, hashes: int, seed: int) -> FilterShape:
         return FilterShape(bits, hashes, seed)
     except ValueError as error:
         raise WireError(str(error)) from None
-
-
-def _bits(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        raise WireError("the bits are not in base64") from None
 
 
 def _json(text: bytes) -> Any:

@@ -23,7 +23,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 
-NAMESPACE = "mongo_test"
+NAMESPACE = f"mongo_test_{uuid.uuid4().hex[:8]}"
 
 
 INT64_MAX = 2**63 - 1

@@ -14,8 +14,14 @@ from redis_connection.scripts import Script
 from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Partition, PurgeQueue, ServerSketch, SketchLimits, Snapshot
-from sketch.protocol.states import Inspectable
+from sketch.protocol.port import (
+    Inspectable,
+    Partition,
+    PurgeQueue,
+    ServerSketch,
+    SketchLimits,
+    Snapshot,
+)
 from sketch.redis.server import RedisSketch
 
 __all__ = [
@@ -172,7 +178,7 @@ class RedisWorld(World):
                 kept[name] = await redis.zrange(key, 0, -1, withscores=True)
             elif kind == b"string":
                 kept[name] = await redis.get(key)
-        for made_up in (b"incarnation", b"generation"):
+        for made_up in (b"generation", b"revision"):
             kept["meta"].pop(made_up)
         versions = kept.get("versions", {})
         kept["versions"] = {k: v if v[:1] == b"v" else v[:1] for k, v in versions.items()}

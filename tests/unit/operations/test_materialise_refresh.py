@@ -16,8 +16,7 @@ from mediator.changes.feed import Feed, LeaseLost, PositionGone
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.refresh import PAGE, Refresher, Slot
-from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState
-from mediator.materialisation.watermarks import copy_key
+from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState, copy_key
 from mediator.model.change import Change
 from mediator.operations.calls import StoreCalls
 from mediator.placement.decide import GroupPlacement, build_routes
@@ -152,7 +151,7 @@ class World:
             )
             systems.add(GuardedStore(store, lambda _: None, SystemClock()))
         copier = WorldCopier(self, systems)
-        builds = Builds(systems, copier, 0, SystemClock())
+        builds = Builds(copier, 0, SystemClock())
         slot = Slot("db", 0, Lease("materialise:db:0", "me"))
         feed, state = cast("Feed", self), cast("ViewState", self)
         return Refresher(slot, lambda: {"notes": NOTES}, feed, state, copier, builds), builds

