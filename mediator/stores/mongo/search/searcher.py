@@ -8,7 +8,6 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from typing import Final
 
-from mediator.model.conjuncts import all_of, conjuncts
 from mediator.model.filters import (
     ID,
     Between,
@@ -19,6 +18,8 @@ from mediator.model.filters import (
     Like,
     Or,
     Path,
+    all_of,
+    conjuncts,
 )
 from mediator.model.patterns import tokens
 from mediator.model.query import OrderBy

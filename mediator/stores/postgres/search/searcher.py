@@ -18,8 +18,7 @@ import asyncpg
 
 from mediator.base.identity_cache import IdentityCache
 from mediator.base.offload import offload
-from mediator.model.conjuncts import all_of, conjuncts
-from mediator.model.filters import ID, Filter, Path
+from mediator.model.filters import ID, Filter, Path, all_of, conjuncts
 from mediator.model.query import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
