@@ -13,8 +13,7 @@ from mediator.stores.mongo.errors import DUPLICATE_KEY
 from mediator.stores.mongo.layout import LIVE, Document, Layout, layout_of
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.session import Session
-from mediator.stores.port import Fragment, Record, StoreRefused
-from mediator.stores.port.mirror import are_as_new
+from mediator.stores.port import Fragment, Record, StoreRefused, are_as_new
 
 __all__ = ["absorb", "forget"]
 

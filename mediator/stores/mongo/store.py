@@ -53,8 +53,9 @@ from mediator.stores.port import (
     UnrelayedChanges,
     Write,
     WriteResult,
+    by_fragment,
+    record_states,
 )
-from mediator.stores.port.transactions import by_fragment, record_states
 
 __all__ = ["Link", "MongoStore"]
 

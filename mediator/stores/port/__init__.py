@@ -11,21 +11,22 @@ call is atomic by itself; calls on the same record take effect in their order.
 
 from __future__ import annotations
 
-from mediator.stores.port.errors import (
-    StoreBusy,
-    StoreError,
-    StoreRefused,
-    StoreTimeout,
-    StoreTooCostly,
-    StoreUnavailable,
-)
-from mediator.stores.port.mirror import Mirror
-from mediator.stores.port.outbox import (
+from mediator.stores.port.optional import (
     ChangeLog,
     FragmentOf,
+    Lockable,
     LogEntry,
+    Mirror,
     PendingChanges,
+    ReadRecords,
+    Reapable,
+    RecordKey,
+    RecordState,
     UnrelayedChanges,
+    are_as_new,
+    by_fragment,
+    is_lockable,
+    record_states,
 )
 from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.search import (
@@ -44,16 +45,21 @@ from mediator.stores.port.search import (
     is_joining,
     is_queryable,
     is_semi_joining,
+    only_level,
 )
 from mediator.stores.port.store import (
     RETENTION_S,
-    Reapable,
     RememberedOperation,
     ServerFacts,
     Store,
+    StoreBusy,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    StoreTooCostly,
+    StoreUnavailable,
     SystemConfig,
 )
-from mediator.stores.port.transactions import Lockable, RecordKey, RecordState, is_lockable
 from mediator.stores.port.write import Status, Write, WriteKind, WriteResult
 
 __all__ = [
@@ -73,6 +79,7 @@ __all__ = [
     "Pushdown",
     "Queryable",
     "Read",
+    "ReadRecords",
     "Reapable",
     "Record",
     "RecordKey",
@@ -97,8 +104,12 @@ __all__ = [
     "Write",
     "WriteKind",
     "WriteResult",
+    "are_as_new",
+    "by_fragment",
     "is_joining",
     "is_lockable",
     "is_queryable",
     "is_semi_joining",
+    "only_level",
+    "record_states",
 ]

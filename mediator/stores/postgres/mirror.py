@@ -12,8 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from mediator.stores.port import Record
-from mediator.stores.port.mirror import ReadRecords, are_as_new
+from mediator.stores.port import ReadRecords, Record, are_as_new
 from mediator.stores.postgres.codec import encoded
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.layout import NULLS, RecordTable

@@ -31,8 +31,9 @@ from mediator.stores.port import (
     SystemConfig,
     Write,
     WriteResult,
+    by_fragment,
+    record_states,
 )
-from mediator.stores.port.transactions import by_fragment, record_states
 from mediator.stores.postgres import admin
 from mediator.stores.postgres.connection import Pool, connect, transaction
 from mediator.stores.postgres.errors import FAILURES, as_store_error

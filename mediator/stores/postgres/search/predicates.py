@@ -35,7 +35,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import text_error
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Value
-from mediator.stores.images import PYTHON_TYPES
+from mediator.stores.outboxes import PYTHON_TYPES
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.layout import INDEXED_CHARACTERS
 from mediator.stores.postgres.search.patterns import like_pattern, prefix_range

@@ -24,13 +24,13 @@ from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
     Fragment,
     Read,
+    ReadRecords,
     Record,
     Status,
     StoreUnavailable,
     Write,
     WriteResult,
 )
-from mediator.stores.port.mirror import ReadRecords
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.errors import NUMERIC_OVERFLOW, TRANSIENT
 from mediator.stores.postgres.statements import Statements
