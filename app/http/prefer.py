@@ -42,7 +42,6 @@ class Preferences:
         minimal: No representation after a write.
         representation: That of the whole object after a write, not only of what it touched.
         consistency: As the systems hold it now, or from the view.
-        max_staleness_s: How old an answer may be, in seconds.
         at_least: A position that the answer must have reached.
         applied: The value of Preference-Applied; empty if nothing was.
         applied_in_part: The same for an answer that does not show the whole object.
@@ -64,11 +63,9 @@ NO_PREFERENCES = Preferences()
 def parse_prefer(value: str) -> Preferences:
     """Read Prefer; unknown preferences are ignored, as section 2 demands.
 
-    What is asked of freshness always holds: a read that the view is not fresh enough for is
-    answered by the systems themselves.
-
-    Raises:
-        HttpError: ``handling=strict`` and a known preference has a value that it cannot have.
+    What is requested of freshness always holds: a read that the view is not fresh enough for is
+    answered by the systems themselves. A known preference with a wrong value is refused if
+    ``handling=strict`` says so.
     """
     preferences = _preferences(value)
     known = {name: choice for name, choice in preferences.items() if name in _KNOWN}

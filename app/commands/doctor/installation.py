@@ -36,13 +36,9 @@ _SOON = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """One thing that was looked at: whether it is there and works, and what to do if not.
 
     Attributes:
-        what: What was looked for.
-        found: Whether it is there and works.
-        detail: What was found, or what is missing.
-        remedy: What to do.
         fatal: Whether the service cannot run without it.
     """
 
@@ -56,7 +52,7 @@ class Finding:
 def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
     """Look at the interpreter, Spark, and the databases that the settings name.
 
-    The embedded servers are looked at if they are asked for, or if the settings name no catalogue:
+    The embedded servers are looked at if that is requested, or if the settings name no catalogue:
     an image without them serves external databases all the same.
     """
     findings = [_python(), *_jobs()]
