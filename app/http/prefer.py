@@ -11,7 +11,7 @@ from typing import Final, Literal
 from app.http.problems import INVALID, HttpError
 from mediator.base.errors import Location
 
-__all__ = ["NO_PREFERENCES", "Preferences", "parse_prefer"]
+__all__ = ["NO_PREFERENCES", "PREFERENCES", "Preferences", "parse_prefer"]
 
 _ITEM = re.compile(
     r'\s*([!#$%&\'*+.^_`|~\w-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,;"]*))?\s*((?:;[^,]*)?)(?:,|$)',
@@ -25,13 +25,14 @@ _CONSISTENCIES: Final[dict[str, Literal["strong", "bounded"]]] = {
     "bounded": "bounded",
 }
 
-_KNOWN: dict[str, Callable[[str], object]] = {
+PREFERENCES: Final[dict[str, Callable[[str], object]]] = {
     "return": {"minimal", "representation"}.__contains__,
     "handling": {"strict", "lenient"}.__contains__,
     "consistency": _CONSISTENCIES.__contains__,
     "max-staleness": _SECONDS.fullmatch,
     "at-least": _POSITION.fullmatch,
 }
+"""Whether a value is one of a preference, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ def parse_prefer(value: str) -> Preferences:
     ``handling=strict`` says so.
     """
     preferences = _preferences(value)
-    known = {name: choice for name, choice in preferences.items() if name in _KNOWN}
-    good = {name: choice for name, choice in known.items() if _KNOWN[name](choice)}
+    known = {name: choice for name, choice in preferences.items() if name in PREFERENCES}
+    good = {name: choice for name, choice in known.items() if PREFERENCES[name](choice)}
     wrong = sorted(known.keys() - good.keys())
     if wrong and good.get("handling") == "strict":
         locations = [Location("Prefer", f"{name} cannot have this value") for name in wrong]

@@ -28,7 +28,7 @@ from mediator.stores.port import StoreError
 from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu
 from spark_jobs.session import SparkUnavailable, look_for_spark
 
-__all__ = ["Finding", "examine", "examine_environment", "examine_tls"]
+__all__ = ["Finding", "examine", "examine_databases", "examine_environment", "examine_tls"]
 
 OLDEST = (3, 11)
 _SOON = timedelta(days=14)
@@ -60,7 +60,7 @@ def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
     if not external:
         findings[1:1] = _embedded()
     if not embedded:
-        findings += asyncio.run(_external(settings))
+        findings += asyncio.run(examine_databases(settings))
     return findings
 
 
@@ -146,7 +146,8 @@ def _gpu() -> list[Finding]:
         return [Finding("GPU", False, error.reason, remedy)]
 
 
-async def _external(settings: MediatorSettings) -> list[Finding]:
+async def examine_databases(settings: MediatorSettings) -> list[Finding]:
+    """Look at the catalogue and the systems that the settings name."""
     systems = [await _system(system) for system in settings.systems]
     return [await _catalogue(settings), *systems]
 

@@ -16,7 +16,7 @@ from app.admin.application import create_admin_app
 from app.api.openapi.components import COMPONENTS
 from app.api.openapi.document import data_paths
 from app.cli import COMMANDS
-from app.http.prefer import _KNOWN
+from app.http.prefer import PREFERENCES
 from app.http.problems import PROBLEM_TYPES
 from app.settings.access import AccessSettings
 from app.settings.main import (
@@ -175,7 +175,7 @@ def test_every_header_field_has_its_row(name: str) -> None:
     row_of("data-api.md", name, "## Header fields")
 
 
-@pytest.mark.parametrize("name", _KNOWN)
+@pytest.mark.parametrize("name", PREFERENCES)
 def test_every_preference_is_explained(name: str) -> None:
     assert f"`{name}" in page("data-api.md")
 
