@@ -52,6 +52,7 @@ from mediator.coordination.leases import Leases
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
+from mediator.materialisation.context import ViewContext
 from mediator.materialisation.service import ViewService
 from mediator.materialisation.state import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
@@ -195,17 +196,19 @@ class Mediator:
         return transactions
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> ViewService:
-        shared = self._coordination
-        return ViewService(
-            calls,
-            self._watermarks,
-            self._model,
-            (shared.feed, shared.view_state, shared.leases) if shared else None,
-            events,
-            self._replica,
-            self._observe,
-            self._clock,
-        )
+        context, shared = None, self._coordination
+        if shared is not None:
+            context = ViewContext(
+                calls,
+                shared.feed,
+                shared.view_state,
+                shared.leases,
+                self._watermarks,
+                self._model,
+                self._replica,
+                self._clock,
+            )
+        return ViewService(self._model, context, events, self._observe)
 
     def _follow(self, calls: StoreCalls) -> ChangeService:
         shared, followed = self._coordination, None

@@ -24,13 +24,13 @@ from app.service.interpreter import spare_the_collector
 from app.settings.main import MediatorSettings
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
-from mediator.base.cancellation import end, ended_within
 from mediator.base.child_processes import ended, keep
+from mediator.base.concurrency import end, ended_within
 from mediator.base.errors import MediatorError
 from mediator.base.observation import (
     ChangesRelayed,
-    FeedFellBack,
     FeedGapFound,
+    FeedRollbackFound,
     Observation,
     Observer,
 )
@@ -48,7 +48,7 @@ _YIELDING: Final = 5
 
 _STOP_WITHIN_S: Final = 5.0
 _FORWARDED: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (ChangesRelayed, FeedFellBack, FeedGapFound)
+    kind.__name__: kind for kind in (ChangesRelayed, FeedRollbackFound, FeedGapFound)
 }
 
 

@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry, Histogram
 from app.telemetry.metric_group import OF_CLASS, Handlers, counter, gauge, histogram
 from mediator.base.observation import (
     ChangesRelayed,
-    FeedFellBack,
     FeedGapFound,
     FeedLagMeasured,
+    FeedRollbackFound,
     PlacementDecided,
     ProposalRecorded,
     RequestFinished,
@@ -130,7 +130,7 @@ def feed_handlers(registry: CollectorRegistry) -> Handlers:
     return {
         ChangesRelayed: lambda e: relayed.labels(e.system).inc(e.count),
         FeedLagMeasured: lambda e: lag.labels(e.database, e.system).set(e.seconds),
-        FeedFellBack: lambda e: fallbacks.labels(e.system).inc(),
+        FeedRollbackFound: lambda e: fallbacks.labels(e.system).inc(),
         FeedGapFound: lambda e: gaps.labels(e.system).inc(),
     }
 

@@ -9,7 +9,7 @@ from mediator.base.observation import Observer, ViewDecision, ViewReadFinished
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
-from mediator.operations.objects import read_objects
+from mediator.operations.torn_reads import read_objects
 from mediator.routing.fragments import plan_read
 from mediator.routing.freshness import (
     ReadPreference,
@@ -24,13 +24,7 @@ __all__ = ["ViewReads"]
 
 
 class ViewReads:
-    """Reads from views.
-
-    Args:
-        calls: Sends store calls.
-        staleness: Measures the copies' age.
-        observe: Called with the result of every read.
-    """
+    """Reads from views, and observes the result of every read."""
 
     def __init__(self, calls: StoreCalls, staleness: Staleness, observe: Observer) -> None:
         self._calls = calls

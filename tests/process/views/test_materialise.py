@@ -133,7 +133,7 @@ class ViewClient:
             return bool(known) and all(mark is not None and mark > tick for mark in known)
 
         await eventually(reached)
-        await self.service.mediator.views._components.materialisers.read_watermarks()  # type: ignore[union-attr]
+        await self.service.mediator.views.read_watermarks()
 
     async def report(self, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
         """Let a run go over the view; return what it has found of the articles."""
@@ -682,7 +682,7 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         await started.mediator.data.write(inc(database, "articles", "a"))
         acknowledged_at = time.monotonic()
         for _ in range(20):
-            await started.mediator.views._components.materialisers.read_watermarks()  # type: ignore[union-attr]
+            await started.mediator.views.read_watermarks()
             requested_at = time.monotonic()
             read = Get(database, "articles", "a")
             found = await started.mediator.data.read(read, ReadPreference("bounded"))
