@@ -40,7 +40,7 @@ class _Expected:
 
 
 class BulkWriter:
-    """Applies writes to different records together, and by `single` what has to be resolved alone."""
+    """Applies writes to different records together; `single` applies what has to go alone."""
 
     def __init__(self, session: Session, single: SingleWriter, recent_writes: RecentWrites) -> None:
         self._session = session
