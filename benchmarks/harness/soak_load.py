@@ -245,7 +245,7 @@ class Load:
         return answer
 
     async def lost(self) -> list[str]:
-        """Hold what there is against what was acknowledged and against the feed; return mistakes."""
+        """Compare what there is with what was acknowledged, and with the feed; return mistakes."""
         wrong = []
         for class_name in self._classes:
             for id_ in _ids():
