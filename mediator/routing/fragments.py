@@ -102,7 +102,7 @@ def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str
     """Plan the writes of an operation.
 
     Args:
-        route: Where the class lives.
+        route: Of the class.
         operation: A create, put, update or delete; a `ReadModifyWrite` is planned as the update it
             computes.
         expect: Versions that the groups must have; those on the first step's system are compared by
