@@ -27,8 +27,8 @@ from app.commands.demo.http1 import render
 from app.commands.demo.service import Service
 from app.settings.main import CacheSettings
 from benchmarks.harness.delay import delayed
+from benchmarks.harness.instances import instance_on_embedded
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.separate_service import separate_service
 from benchmarks.harness.staleness import Staleness
 from benchmarks.harness.varnish import varnish
 from benchmarks.harness.wire import Wire
@@ -68,7 +68,7 @@ class _Part:
 async def run(options: Options) -> Measured:
     """Measure latencies and hit ratios with and without caches, and judge every read."""
     caching = CacheSettings(sketch="redis", sketch_valid_s=60.0)
-    async with separate_service(caching) as service:
+    async with instance_on_embedded(caching) as service:
         await _set_up(service)
         results, judge = [], Staleness(DELTA_S)
         for part in _parts(options):

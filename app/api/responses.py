@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
-from app.api.positions import position_of
+from app.api.cursors import position_of
 from app.api.resources import Selection
 from app.api.routed_request import RoutedRequest
 from app.api.writes import PlannedOperation

@@ -31,8 +31,7 @@ from mediator.model.filters import (
 from mediator.schema.types import FieldType, Value
 from mediator.stores.mongo.codec import path_key
 from mediator.stores.mongo.layout import Document, Layout
-from mediator.stores.mongo.search.constants import Constants, Inexact
-from mediator.stores.mongo.search.patterns import containing, matching
+from mediator.stores.mongo.search.constants import Constants, Inexact, containing, matching
 
 __all__ = ["Conditions"]
 
