@@ -5,7 +5,7 @@ it has been answered. Then 32 coherent clients begin as many operations in a sec
 that may be cached: both sides carry the same load, so what a read takes can be compared. The
 clients share nothing but the Varnish: each has a filter and copies of its own. A client is
 `sketch.client.CoherentClient` as it is; Varnish runs with the rules that ship, and records have
-the lives of any class that says nothing of them. Between the service and everybody else lies a
+the TTL of any class that says nothing of it. Between the service and everybody else lies a
 relay that takes its time. At last each client reads and writes as fast as it is answered. All reads
 are judged.
 """

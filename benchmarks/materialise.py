@@ -1,6 +1,6 @@
 """The materialised view under sustained updates: how much it writes, and how old its answers are.
 
-Counters live on Redis, the rest of each article on PostgreSQL, which holds the view. Writers count
+Counters are on Redis, the rest of each article on PostgreSQL, which holds the view. Writers count
 as fast as they can; samplers read whole articles from the view and compare the version of the
 counter they see with those acknowledged before: an answer is too old if it lacks one that was
 acknowledged longer ago than the bound. The view must write as often as articles are dirty, not

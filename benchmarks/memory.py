@@ -1,6 +1,6 @@
 """Memory of the service over a million operations on a hundred thousand objects: it does not grow.
 
-What grows is the stores' memory, by design: the outbox keeps changes for whoever follows them. It
+What grows is the stores' memory, by design: the outbox keeps changes for the feed. It
 is reported beside.
 """
 

@@ -1,7 +1,7 @@
 """What the mediator costs: each operation through it against a bare handler that calls the driver.
 
 Both are served by uvicorn with the same settings, each in one process, on the same servers
-with the same durability, and asked by the same load generator, in turn.
+with the same durability, and loaded by the same generator, in turn.
 """
 
 from __future__ import annotations

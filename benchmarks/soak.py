@@ -3,7 +3,7 @@
 Two replicas share embedded servers that lose nothing in a crash. One replica is killed and
 restarted, the other never, so that what a service gathers shows there. After the warm-up, its
 memory and descriptors, the connections to stores, the keys of Redis and the rows of the catalogue
-stay within 5 %. `--minutes` says for how long (20 unless told; quick: 1, with a fault every ten
+stay within 5 %. `--minutes` says for how long (20 by default; quick: 1, with a fault every ten
 seconds).
 """
 

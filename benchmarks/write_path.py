@@ -1,7 +1,7 @@
 """What coherence costs: writes with the cache sketch against without, reads against a bare handler.
 
 Two replicas of the service run in one process on the same servers and the same databases; one has a
-sketch, the other has none. They are asked in turn, so that both have the machine to themselves.
+sketch, the other has none. They are loaded in turn, so that both have the machine to themselves.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class Harness:
     """Options and load generator of a comparison.
 
     Attributes:
-        options: What is asked for.
-        load: Asks the targets.
+        options: How the benchmark is run.
+        load: Sends requests to the targets.
         seconds: How long a target is loaded at a time; in quick mode a quarter of a second.
     """
 

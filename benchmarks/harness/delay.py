@@ -45,15 +45,7 @@ def _uninterrupted(serve: Callable[..., None], *arguments: object) -> None:
 
 @contextmanager
 def delayed(port: int, round_trip_s: float) -> Iterator[int]:
-    """Run a relay to a local port, in a process of its own.
-
-    Args:
-        port: Where it relays to.
-        round_trip_s: What it adds to the time of a request and its answer (seconds).
-
-    Yields:
-        Where it listens.
-    """
+    """Run a relay to a local port that adds to every round trip (seconds); yields its own port."""
     with listening_process(_relay, port, round_trip_s / 2) as at:
         yield at
 

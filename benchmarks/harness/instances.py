@@ -36,11 +36,7 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 class Instance:
     """A service; ended by SIGTERM, and started again where it was.
 
-    Args:
-        settings: The servers below it.
-        environment: Further settings, by their variables.
-        drain_s: For how long it drains.
-        caching: How caches are kept coherent; None: nothing may be cached.
+    The environment holds further settings; without `caching` nothing may be cached.
     """
 
     def __init__(
@@ -115,10 +111,6 @@ async def instances(
     environments: Mapping[str, Mapping[str, str]], drain_s: float = 0.0
 ) -> AsyncIterator[dict[str, Instance]]:
     """Run embedded servers, and an instance for each environment, while the block runs.
-
-    Args:
-        environments: Settings of the instances, by their names.
-        drain_s: For how long each drains.
 
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.

@@ -54,12 +54,7 @@ Step = Callable[[Redis, Names, Sequence[str]], Awaitable[None]]
 
 
 async def sketch_in_redis(options: Options, url: str) -> list[Result]:
-    """Measure the sketch beside what it is held against, all in each round.
-
-    Args:
-        options: How the benchmark is to be run.
-        url: Address of the Redis server.
-    """
+    """Measure the sketch beside what it is held against, all in each round."""
     keys = [f"articles/{number}#text" for number in range(2_000 if options.quick else 10_000)]
     async with Redis.from_url(url) as redis:
         measures = {

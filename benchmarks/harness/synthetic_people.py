@@ -105,13 +105,7 @@ def _mistyped(value: str, random: Random) -> str:
 
 
 def people(entities: int, most_copies: int, seed: int) -> Iterator[Person]:
-    """Make people up.
-
-    Args:
-        entities: Different people.
-        most_copies: A person has 0 to so many further records, each with errors of its own.
-        seed: Where the random numbers begin.
-    """
+    """Make up people, each with up to so many further records, which have errors of their own."""
     random = Random(seed)
     town = _Town(random)
     for entity in range(entities):

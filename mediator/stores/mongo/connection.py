@@ -79,7 +79,7 @@ class _Connection:
         return replies
 
     async def end(self, error: BaseException | None = None) -> None:
-        """Return the connection; the driver marks its server unknown after an error."""
+        """Return the connection; after an error the driver takes its server for unknown."""
         kind, traceback = (type(error), error.__traceback__) if error else (None, None)
         await self._loan.__aexit__(kind, error, traceback)
 

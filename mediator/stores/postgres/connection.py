@@ -173,7 +173,7 @@ class Pool:
         """Close a connection, and have the server end its statement, without waiting for either.
 
         A server notices that a connection is gone once it answers; a search may take long until
-        then. So the driver asks for the statement to be cancelled before it closes.
+        then. So the driver requests its cancellation before it closes.
         """
         ending = asyncio.create_task(_closed_connection(connection))
         self._closing.add(ending)

@@ -127,12 +127,7 @@ class Snapshot:
 
 
 class OutboxLog:
-    """The outbox of a namespace, read and trimmed.
-
-    Args:
-        plans: What is known of the namespace.
-        use: Lets work have a connection until the deadline.
-    """
+    """The outbox of a namespace, read and trimmed."""
 
     def __init__(self, statements: Statements, use: _Use) -> None:
         self._statements, self._use = statements, use

@@ -74,13 +74,7 @@ class Effects:
         }
 
     def text(self, write: Write, versions: Mapping[str, int], stamp: int) -> str:
-        """Return the entry of a write.
-
-        Args:
-            write: The write.
-            versions: The versions that its groups get, at least.
-            stamp: The store's clock, microseconds.
-        """
+        """Return the entry of a write whose groups get these versions, at least."""
         groups: Any = write.groups
         if any(versions[group] != stamp for group in groups):
             groups = {group: versions[group] for group in groups}

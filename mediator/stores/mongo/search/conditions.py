@@ -71,12 +71,7 @@ class _FieldPath:
 
 
 class Conditions:
-    """Translates filters on one class.
-
-    Args:
-        layout: Where the fields are.
-        is_stand_in: Whether the server is mongo-java-server.
-    """
+    """Translates filters on one class."""
 
     def __init__(self, layout: Layout, *, is_stand_in: bool) -> None:
         self._layout = layout

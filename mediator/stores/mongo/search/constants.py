@@ -91,14 +91,10 @@ class Constants:
 
 
 def matching(pattern: str, *, ordered: bool) -> Document:
-    r"""Return the condition that a string matches a pattern of `like`; raises `Inexact`.
+    """Return the condition that a string matches a pattern of `like`; raises `Inexact`.
 
     A part between two ``%`` is looked for where it first occurs, and no further: the groups are
     atomic, so that no pattern takes exponential time.
-
-    Args:
-        pattern: The pattern.
-        ordered: Whether strings are stored as `ordered_text`.
     """
     one = _CHARACTER if ordered else "."
     parts: list[list[str]] = [[]]

@@ -45,12 +45,7 @@ _UNFIT: Final = frozenset({2, 14, 28})
 
 
 class SingleWriter:
-    """Applies one write at a time.
-
-    Args:
-        session: The session.
-        clock: The store's clock.
-    """
+    """Applies one write at a time."""
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self._session = session

@@ -56,13 +56,7 @@ class SemiJoinShape(NamedTuple):
 
 
 def shape_of(semi_join: SemiJoin, shape_filter: ShapeFilter, constants: list[Any]) -> SemiJoinShape:
-    """Return the shape of a semi-join.
-
-    Args:
-        semi_join: The semi-join.
-        shape_filter: Returns the shape and the constants of a filter.
-        constants: Those of the whole search so far; its own are added.
-    """
+    """Return the shape of a semi-join, and add its constants to those of the search so far."""
     shaped, first = shape_filter(semi_join.fragment, semi_join.filter), len(constants)
     constants += shaped.constants
     inner = tuple(shape_of(each, shape_filter, constants) for each in semi_join.inner)
@@ -72,14 +66,7 @@ def shape_of(semi_join: SemiJoin, shape_filter: ShapeFilter, constants: list[Any
 def conditions_of(
     outer: RecordTable, semi_joins: Sequence[SemiJoinShape], tables: TableOf, depth: int = 1
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield the condition of each semi-join.
-
-    Args:
-        outer: The table with the references.
-        semi_joins: The semi-joins.
-        tables: Finds the tables that they lead to.
-        depth: How many references lead there.
-    """
+    """Yield the condition of each semi-join; `depth` is how many references lead there."""
     for each in semi_joins:
         inner = tables(each.fragment).aliased(f"_{depth}")
         refers = inner.id == outer.columns[each.reference]
@@ -131,15 +118,7 @@ def document_shape(
     shape_filter: ShapeFilter,
     constants: list[Any],
 ) -> DocumentShape:
-    """Return the shape of documents.
-
-    Args:
-        names: The fields that are shown.
-        order: The fields of the order.
-        joins: What is joined.
-        shape_filter: Returns the shape and the constants of a filter.
-        constants: Those of the whole search so far; those of the joins are added.
-    """
+    """Return the shape of documents, and add the constants of the joins to those of the search."""
     shapes = []
     for join in joins:
         shape, first = None, len(constants)
@@ -179,14 +158,7 @@ def _columns(records: RecordTable, names: Sequence[str]) -> Iterator[sa.ColumnEl
 
 
 class DocumentReader:
-    """Reads the rows of documents.
-
-    Args:
-        records: The table.
-        shape: What rows hold.
-        order: The fields of the order.
-        tables: Finds the tables of what is joined.
-    """
+    """Reads the rows of documents; `order` are the fields of the order."""
 
     def __init__(
         self, records: RecordTable, shape: DocumentShape, order: Sequence[str], tables: TableOf

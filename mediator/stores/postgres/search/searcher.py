@@ -21,7 +21,7 @@ from mediator.base.offload import offload
 from mediator.model.filters import ID, Filter, Path, all_of, conjuncts
 from mediator.model.query import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
-from mediator.schema.types import Value
+from mediator.schema.types import Value, projected
 from mediator.stores.port import (
     Access,
     DocumentPage,
@@ -258,10 +258,7 @@ def _narrowed(found: list[Record], find: SearchRequest) -> list[Record]:
     wanted = find.fields
     if wanted is None or all(level.path[0] in wanted for level in find.order):
         return found
-    return [
-        replace(r, values={name: r.values[name] for name in wanted if name in r.values})
-        for r in found
-    ]
+    return [replace(record, values=projected(record.values, wanted)) for record in found]
 
 
 def pushdown(fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]) -> Pushdown:

@@ -84,7 +84,7 @@ def _arithmetic(type_: FieldType, operator: Operator, column: Expression, argume
     present = sa.func.coalesce(column, sa.literal_column("0"), type_=column.type)
     value = _ARITHMETIC[operator](present, argument)
     if type_ is FieldType.FLOAT:
-        # Adding zero takes the sign off a negative zero, which no store is asked to keep.
+        # Adding zero takes the sign off a negative zero, which no store has to keep.
         return Applied(value + sa.literal_column("0", sa.Double()))
     wide = _ARITHMETIC[operator](sa.cast(present, sa.Numeric()), sa.cast(argument, sa.Numeric()))
     beyond = _no_integer(wide) if type_ is FieldType.INTEGER else _no_decimal(wide)
