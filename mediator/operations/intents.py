@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from mediator.base.concurrency import concurrently, results_or_raise
 from mediator.base.errors import Conflict, MediatorError
 from mediator.model.operations import Outcome, Update, WriteOperation
+from mediator.routing.fragments import changed_fragments
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import (
     Lockable,
@@ -65,11 +66,7 @@ class IntentStore:
 
         The records of a system that does not answer get the error instead.
         """
-
-        async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
-            return await store.lock(own, intent)
-
-        return await self._send(keys, lock)
+        return await self._send(keys, lambda store, own: store.lock(own, intent))
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable.lock`.
@@ -98,11 +95,7 @@ class IntentStore:
         Raises:
             Unavailable: A system does not answer.
         """
-
-        async def read(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
-            return await store.record_states(own)
-
-        return results_or_raise(await self._send(keys, read))
+        return results_or_raise(await self._send(keys, lambda store, own: store.record_states(own)))
 
     async def _send(
         self,
@@ -155,6 +148,8 @@ def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:
         return False
     if not isinstance(operation, Update) or operation.is_empty:
         return True
+    if not operation.condition.versions:
+        return len(changed_fragments(route, operation.touched)) > 1
     groups = {group for named in operation.condition.versions for group in named}
     names = set(operation.touched)
     concerned = [
