@@ -24,17 +24,14 @@ from mediator.base.observation import (
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.dropped_databases import DroppedDatabases
-from mediator.catalogue.events import CatalogueEvents
-from mediator.catalogue.presence import Presence
-from mediator.catalogue.proposals import CatalogueProposals
+from mediator.catalogue.evaluations import CatalogueEvents, CatalogueProposals
 from mediator.catalogue.registrations import CatalogueSystems
-from mediator.catalogue.replicas import CatalogueReplicas
-from mediator.catalogue.run_queue import RunQueue
+from mediator.catalogue.replicas import CatalogueReplicas, Presence
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
-from mediator.catalogue.workers import CatalogueWorkers
 from mediator.changes.acknowledging import LeasedAcknowledging
 from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService

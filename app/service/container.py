@@ -40,7 +40,7 @@ from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
 from mediator.base.observation import FilteredObserver, Observer, broadcast
 from mediator.base.periodic_tasks import Scheduler
-from mediator.catalogue.presence import NotAlone
+from mediator.catalogue.replicas import NotAlone
 from mediator.coordination.feed import Retention
 from mediator.embedded.port import Endpoint, Kind
 from mediator.query.budget import Limits

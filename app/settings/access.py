@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.settings.loopback import is_loopback
 from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
-from mediator.access.limits import TenantLimits
+from mediator.access.metering import TenantLimits
 
 __all__ = ["AccessSettings", "bearer"]
 

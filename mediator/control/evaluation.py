@@ -13,8 +13,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import NotFound, Unplaceable
 from mediator.base.observation import Observer, ProposalRecorded
 from mediator.base.offload import offload
-from mediator.catalogue.events import CatalogueEvents
-from mediator.catalogue.proposals import CatalogueProposals
+from mediator.catalogue.evaluations import CatalogueEvents, CatalogueProposals
 from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
 from mediator.placement.candidates import Candidate

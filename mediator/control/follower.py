@@ -21,9 +21,11 @@ nor a request costs the more, the more databases there are. What may come in bet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
+from mediator.base.errors import MediatorError
 from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import (
@@ -32,14 +34,13 @@ from mediator.catalogue.stored_databases import (
     Snapshot,
     StoredDatabase,
 )
-from mediator.control.coalescing import Coalesced
 from mediator.control.layout import fragments_of, is_read_by, route_of, same_place
 from mediator.data_plane.executor import Executor
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.stores.port import Fragment
 
-__all__ = ["Follower"]
+__all__ = ["Coalesced", "Follower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +197,40 @@ async def _placed(known: _Placed | None, stored: StoredDatabase) -> _Placed:
     if known is not None and known.stored == replace(stored, hold=known.stored.hold):
         return _Placed(stored, known.route)
     return _Placed(stored, await offload(True, route_of, stored))
+
+
+class Coalesced:
+    """Runs something for all callers, one run at a time.
+
+    A caller gets a run that *started after his call*, since the present one may have read too
+    early. All calls during a run share the next one, with its failure, so each waits for two runs
+    at most. A run whose caller is cancelled does not count; the next caller starts another.
+
+    Args:
+        run: The work.
+    """
+
+    def __init__(self, run: Callable[[], Awaitable[object]]) -> None:
+        self._run = run
+        self._lock = asyncio.Lock()
+        self._started = 0
+        self._ended = 0
+        self._failure: MediatorError | None = None
+
+    async def __call__(self) -> None:
+        """Wait for a run that starts from now on; raises what it raises."""
+        started_before = self._started
+        async with self._lock:
+            if self._ended <= started_before:
+                await self._run_once()
+            if self._failure is not None:
+                raise self._failure.with_traceback(None)
+
+    async def _run_once(self) -> None:
+        self._started += 1
+        self._failure = None
+        try:
+            await self._run()
+        except MediatorError as error:
+            self._failure = error
+        self._ended = self._started

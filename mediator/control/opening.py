@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-from mediator.control.findings import Findings, findings_of
-from mediator.control.known_systems import not_understood
+from mediator.base.cancellation import end
+from mediator.control.known_systems import Findings, findings_of, not_understood
 from mediator.placement.calibration import calibrate
 from mediator.schema.annotations import Capability
 from mediator.stores.port import Store, StoreUnavailable, SystemConfig
 from mediator.stores.probe import probe
 from mediator.stores.systems import StoreFactory
 
-__all__ = ["Opening"]
+__all__ = ["Opening", "Retirement"]
 
 
 class Opening:
@@ -65,3 +66,31 @@ class Opening:
                 raise StoreUnavailable(f"it could not be probed: {updates.detail}")
             calibration = await calibrate(store) if report.acceptable else None
             return findings_of(report, report.facts, calibration)
+
+
+BEFORE_S: Final = 10.0
+"""What passes at most between finding a store and calling it."""
+
+
+class Retirement:
+    """Stores that are about to be closed."""
+
+    def __init__(self) -> None:
+        self._leaving: dict[asyncio.Task[None], Store] = {}
+
+    def retire(self, store: Store) -> None:
+        """Close a store that nobody can find any more, after a while."""
+        task = asyncio.create_task(_close(store))
+        self._leaving[task] = store
+        task.add_done_callback(lambda done: self._leaving.pop(done, None))
+
+    async def close(self) -> None:
+        """Close all of them now."""
+        leaving = dict(self._leaving)
+        await end(leaving)
+        await asyncio.gather(*(store.close() for store in leaving.values()))
+
+
+async def _close(store: Store) -> None:
+    await asyncio.sleep(BEFORE_S + store.config.deadline_s)
+    await store.close()

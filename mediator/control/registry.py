@@ -13,8 +13,8 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, MediatorError, NotFound, Unavailable
 from mediator.base.observation import Observer, SystemRegistered
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
-from mediator.control.findings import Findings
 from mediator.control.known_systems import (
+    Findings,
     KnownSystem,
     amended,
     check_acceptable,
@@ -26,9 +26,8 @@ from mediator.control.known_systems import (
     updated,
     with_statements,
 )
-from mediator.control.opening import Opening
+from mediator.control.opening import Opening, Retirement
 from mediator.control.port import SystemRegistration
-from mediator.control.retirement import Retirement
 from mediator.placement.candidates import Candidate
 from mediator.placement.metrics_registry import History, MetricsRegistry
 from mediator.schema.annotations import Capability, Metric

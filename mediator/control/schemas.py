@@ -42,10 +42,18 @@ from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.changes import (
+    SchemaPlan,
+    ViewMaintainer,
+    check_view,
+    decide_change,
     left_behind,
+    missing_copies,
+    notes_on_view,
+    obsolete_copies,
     replaced,
     stored_form,
     unused,
+    without_copies,
     would_move,
 )
 from mediator.control.clearing import Clearing
@@ -59,17 +67,8 @@ from mediator.control.layout import (
     with_owned_until,
 )
 from mediator.control.membership import Membership
-from mediator.control.plans import SchemaPlan, decide_change
 from mediator.control.port import BeforeChange, SchemaChange
 from mediator.control.registry import Registry
-from mediator.control.views import (
-    ViewMaintainer,
-    check_view,
-    missing_copies,
-    notes_on_view,
-    obsolete_copies,
-    without_copies,
-)
 from mediator.data_plane.executor import Executor
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate

@@ -16,11 +16,10 @@ from sketch.client.answers import Read, Result, read_of, result_of
 from sketch.client.clock import Clock, ElapsedTime, StrictlyIncreasing
 from sketch.client.connection import Connection
 from sketch.client.copies import Copies
-from sketch.client.demand import Demand
 from sketch.client.filters import FilterKeeper
 from sketch.client.own_writes import OwnWrites
 from sketch.client.reading import Reader
-from sketch.client.renewing import Renewer
+from sketch.client.renewing import Demand, Renewer
 from sketch.client.resources import QueryResult, Resource
 from sketch.client.statistics import Statistics
 from sketch.client.transactions import Transaction, Transactor

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from sketch.client.statistics import Statistics
-from sketch.client.versions import is_newer
 
-__all__ = ["NO_TTL", "Copies", "Copy"]
+__all__ = ["NO_TTL", "Copies", "Copy", "is_newer"]
 
 NO_TTL = 1
 """End of the life of what was never promised one, but may be shown while it is fresh."""
@@ -118,3 +118,33 @@ def _newer(old: Copy, new: Copy) -> Copy:
 
 def _size(address: str, copy: Copy) -> int:
     return _OVERHEAD + len(address) + len(copy.body or b"") + len(copy.etag or "")
+
+
+_TAG = re.compile(r'(?:W/)?"(j[0-9]{1,18})((?:\.[a-z0-9_]{1,128}:[0-9]{1,19})+)"', re.ASCII)
+
+
+def is_newer(tag: str | None, than: str | None) -> bool | None:
+    """Compare two tags of one resource.
+
+    Returns:
+        Whether the first names a newer state than the second, or the same; None if that cannot be
+        told: of objects that are not there, of results of queries, under another schema.
+    """
+    if tag is None or than is None:
+        return None
+    if tag == than:
+        return True
+    first, second = _versions(tag), _versions(than)
+    if first.keys() != second.keys() or not first:
+        return None
+    differ = {first[name] > second[name] for name in first if first[name] != second[name]}
+    return differ.pop() if len(differ) == 1 else None
+
+
+def _versions(tag: str) -> dict[str, int]:
+    """Return the version of each group, by schema and group; nothing if the tag is none of ours."""
+    match = _TAG.fullmatch(tag)
+    if match is None:
+        return {}
+    pairs = [partition.split(":") for partition in match[2][1:].split(".")]
+    return {f"{match[1]}.{group}": int(version) for group, version in pairs}

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sketch.client.answers import NOT_MODIFIED, OK, age_s
-from sketch.client.clock import Clock
+from sketch.client.clock import Clock, SketchClock
 from sketch.client.connection import Get, Response
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
-from sketch.client.sketch_clock import SketchClock
 from sketch.client.statistics import Statistics
 from sketch.protocol.wire import ClientFilter, GroupMap, WireError, decode
 

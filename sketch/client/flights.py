@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sketch.client.answers import Answer
+from sketch.client.copies import is_newer
 from sketch.client.filters import HeldFilter
 from sketch.client.problems import Closed
-from sketch.client.versions import is_newer
 
 __all__ = ["Flight", "Flights", "Need"]
 

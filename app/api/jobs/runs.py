@@ -27,8 +27,8 @@ from app.http.paths import parse_query
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
+from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
-from mediator.catalogue.workers import CatalogueWorkers
 from mediator.query.parser import parse_query_document
 from spark_jobs.runner.job import Into, Job, parse_job
 from spark_jobs.runner.port import ColumnType, Input

@@ -11,10 +11,9 @@ from sqlalchemy import select, update
 
 from mediator.base.errors import Conflict, IdempotencyReused, NotFound, Unavailable
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.run_queue import RunQueue, TakenRun
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from mediator.catalogue.runs import CatalogueRuns, StoredRun
 from mediator.catalogue.tables import runs as table
-from mediator.catalogue.workers import CatalogueWorkers
 from mediator.stores.port import SystemConfig
 from tests.process.service import scratch_catalogue
 

@@ -11,8 +11,7 @@ import pytest
 from app.admin.api.tenants import OwnLimits
 from app.http.problems import problem_of
 from app.security.rate_limits import TenantLimiter
-from mediator.access.limits import TenantLimits
-from mediator.access.metering import Meter
+from mediator.access.metering import Meter, TenantLimits
 from mediator.access.stored_objects import COUNTED_EVERY_S, StoredObjects
 from mediator.base.errors import MediatorError, TooManyRequests, Unavailable
 from mediator.base.observation import Observation, RequestRefused

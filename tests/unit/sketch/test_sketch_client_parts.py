@@ -23,12 +23,11 @@ from sketch.client import (
 )
 from sketch.client.answers import Source, age_s, expires_us, source_of, uncertainty_s
 from sketch.client.clock import ElapsedTime, StrictlyIncreasing
-from sketch.client.copies import Copies, Copy
-from sketch.client.demand import Demand
+from sketch.client.copies import Copies, Copy, is_newer
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
+from sketch.client.renewing import Demand
 from sketch.client.resources import QueryResult, Resource, segment
-from sketch.client.versions import is_newer
 
 GROUPS = {"articles": {"main": ("title", "text"), "hits": ("hits",)}}
 

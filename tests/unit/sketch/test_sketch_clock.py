@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
-from sketch.client.sketch_clock import SketchClock
+from sketch.client.clock import SketchClock
 
 KEPT_S = 1.0
 LATE_S = 2.0
