@@ -40,8 +40,8 @@ from mediator.control.clearing import Clearing
 from mediator.control.evaluation import Hysteresis, PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.membership import Membership
-from mediator.control.plane import Control
-from mediator.control.port import ControlPlane, SystemRegistration
+from mediator.control.plane import ControlPlane
+from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
 from mediator.coordination.connecting import Coordination
@@ -241,8 +241,8 @@ class Mediator:
             self._registry, self.data, events, proposals, hysteresis, self._observe, self._clock
         )
 
-    def _govern(self, evaluation: PlacementEvaluation) -> Control:
-        return Control(
+    def _govern(self, evaluation: PlacementEvaluation) -> ControlPlane:
+        return ControlPlane(
             self._catalogue,
             self._registry,
             self._systems,

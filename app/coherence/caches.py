@@ -27,7 +27,7 @@ from mediator.base.cancellation import end
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.shape import FilterShape

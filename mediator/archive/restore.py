@@ -29,7 +29,7 @@ from mediator.archive.model import CATALOGUE, DatabasePart, Manifest, class_file
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, NotFound
 from mediator.catalogue.rows import CatalogueRows
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 from mediator.data_plane.port import DataPlane
 from mediator.model.guard import WriteGuard
 

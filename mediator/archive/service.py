@@ -11,7 +11,7 @@ from mediator.catalogue.rows import CatalogueRows
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.changes.feed import Feed
 from mediator.changes.subscriptions import Subscriptions
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 from mediator.data_plane.port import DataPlane
 from mediator.model.guard import WriteGuard
 

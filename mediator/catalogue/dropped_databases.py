@@ -28,12 +28,10 @@ class DroppedDatabases:
     async def load(self) -> list[StoredDatabase]:
         """Return them as they were; in a catalogue that was restored, one may be there again."""
         gone = select(table).where(table.c.id.not_in(select(databases.c.id)))
-        async with self._catalogue.begin() as connection:
-            rows = await connection.execute(gone)
-            return [StoredDatabase(r.name, r.id, 0, r.document, r.layout) for r in rows]
+        rows = await self._catalogue.execute(gone)
+        return [StoredDatabase(r.name, r.id, 0, r.document, r.layout) for r in rows]
 
     async def forget(self, id_: str) -> None:
         """Forget one that has been cleared, if nobody can write to it any more."""
         late = table.c.at < func.now() - _CLEARED_FOR
-        async with self._catalogue.begin() as connection:
-            await connection.execute(delete(table).where(table.c.id == id_, late))
+        await self._catalogue.execute(delete(table).where(table.c.id == id_, late))

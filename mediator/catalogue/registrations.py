@@ -32,9 +32,8 @@ class CatalogueSystems:
 
     async def load(self) -> list[StoredSystem]:
         """Read all systems in order."""
-        async with self._catalogue.begin() as connection:
-            rows = await connection.execute(select(systems).order_by(systems.c.position))
-            return [StoredSystem(row.name, row.registration, row.findings) for row in rows]
+        rows = await self._catalogue.execute(select(systems).order_by(systems.c.position))
+        return [StoredSystem(row.name, row.registration, row.findings) for row in rows]
 
     async def change(
         self, name: str, change: Callable[[StoredSystem | None], StoredSystem]
@@ -59,8 +58,7 @@ class CatalogueSystems:
 
     async def remove(self, name: str) -> None:
         """Forget a system."""
-        async with self._catalogue.begin() as connection:
-            await connection.execute(delete(systems).where(systems.c.name == name))
+        await self._catalogue.execute(delete(systems).where(systems.c.name == name))
 
     async def secret(self, name: str, proposal: str) -> str:
         """Return a secret that all replicas share: the first one that was ever proposed."""

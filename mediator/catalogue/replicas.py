@@ -27,21 +27,18 @@ class CatalogueReplicas:
     async def join(self, name: str) -> None:
         """Add a replica, of which nothing is known yet."""
         row = insert(replicas).values(name=name, epoch=0).on_conflict_do_nothing()
-        async with self._catalogue.begin() as connection:
-            await connection.execute(row)
+        await self._catalogue.execute(row)
 
     async def confirm(self, name: str, epoch: int) -> bool:
         """Note that a replica has an epoch in force; False if it has been removed meanwhile."""
         confirmed = update(replicas).where(replicas.c.name == name)
         confirmed = confirmed.values(epoch=epoch, seen=func.now())
-        async with self._catalogue.begin() as connection:
-            row = await connection.execute(confirmed.returning(replicas.c.name))
-            return row.first() is not None
+        row = await self._catalogue.execute(confirmed.returning(replicas.c.name))
+        return row.first() is not None
 
     async def leave(self, name: str) -> None:
         """Remove a replica that writes no more."""
-        async with self._catalogue.begin() as connection:
-            await connection.execute(delete(replicas).where(replicas.c.name == name))
+        await self._catalogue.execute(delete(replicas).where(replicas.c.name == name))
 
     async def behind(self, name: str, epoch: int, dead_s: float) -> list[str]:
         """Return the replicas other than `name` that have not confirmed an epoch.

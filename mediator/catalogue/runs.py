@@ -8,7 +8,7 @@ and its updates count only under that attempt
 What can happen:
 
 1. A worker dies. Its lease passes, and another one takes the run, under the next attempt.
-2. A worker is slow, loses its lease, and goes on: its heartbeat and its ending change no row, so
+2. A worker is slow, loses its lease, and goes on: its heartbeat and its outcome change no row, so
    it stops. What it writes meanwhile is kept apart by the attempt (`run_directory`).
 3. A worker ends a run and dies before the reply: the run has ended.
 4. A run is cancelled while a worker has it: the heartbeat's reply says so; if the worker dies
@@ -94,7 +94,7 @@ class StoredRun:
         attempt: How often a worker took it.
         cancelling: Whether it is to end.
         progress: What its worker last said.
-        ending: How it ended; empty while it has not.
+        outcome: How it ended; empty while it has not.
         created: When it was submitted.
         ended: When it ended; None: it has not.
     """
@@ -110,7 +110,7 @@ class StoredRun:
     attempt: int
     cancelling: bool
     progress: dict[str, Any]
-    ending: dict[str, Any]
+    outcome: dict[str, Any]
     created: datetime
     ended: datetime | None
 
@@ -163,7 +163,7 @@ class CatalogueRuns:
             dry_run=dry_run,
             state="queued",
             progress={},
-            ending={},
+            outcome={},
             key=key,
             fingerprint=fingerprint,
         )
@@ -192,8 +192,7 @@ class CatalogueRuns:
             NotFound: There is none of this id.
         """
         found = select(*_STORED).where(_is(database_id, run))
-        async with self._catalogue.begin() as connection:
-            row = (await connection.execute(found)).first()
+        row = (await self._catalogue.execute(found)).first()
         return _stored(row)
 
     async def newest(self, database_id: str, before: int | None, limit: int) -> list[StoredRun]:
@@ -201,15 +200,13 @@ class CatalogueRuns:
         beyond = true() if before is None else runs.c.position < before
         listed = select(*_STORED).where(runs.c.database_id == database_id, beyond)
         listed = listed.order_by(runs.c.position.desc()).limit(limit)
-        async with self._catalogue.begin() as connection:
-            return [_run(row) for row in await connection.execute(listed)]
+        return [_run(row) for row in await self._catalogue.execute(listed)]
 
     async def count(self) -> dict[tuple[str, str], int]:
         """Count the runs that are kept, by database and state."""
         of = (runs.c.database, runs.c.state)
-        async with self._catalogue.begin() as connection:
-            rows = await connection.execute(select(*of, func.count()).group_by(*of))
-            return {(database, state): count for database, state, count in rows}
+        rows = await self._catalogue.execute(select(*of, func.count()).group_by(*of))
+        return {(database, state): count for database, state, count in rows}
 
     async def cancel(self, database_id: str, run: str) -> StoredRun:
         """Ask for the end of a run; one that nobody has ends at once.
@@ -241,7 +238,12 @@ class CatalogueRuns:
             Conflict: It is done, was stopped by its limits, or has not ended.
         """
         queued = change(
-            state="queued", cancelling=False, deaths=0, ended=None, ending={}, leased_until=None
+            state="queued",
+            cancelling=False,
+            failed_attempts=0,
+            ended=None,
+            outcome={},
+            leased_until=None,
         )
         async with self._catalogue.begin() as connection:
             if bound is not None and not await _tenant_has_room(connection, bound):

@@ -198,8 +198,7 @@ class CatalogueSchemas:
             transactions.c.state.in_((State.PREPARING, State.COMMITTED)),
             named,
         )
-        async with self._catalogue.begin() as connection:
-            return bool((await connection.execute(select(open_.exists()))).scalar())
+        return bool((await self._catalogue.execute(select(open_.exists()))).scalar())
 
 
 async def _keep_unchanged(connection: AsyncConnection) -> int:

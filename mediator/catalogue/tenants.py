@@ -36,9 +36,8 @@ class CatalogueTenants:
 
     async def version(self) -> int:
         """Return the newest version."""
-        async with self._catalogue.begin() as connection:
-            found = await connection.execute(select(access.c.version))
-            return int(found.scalar_one_or_none() or 0)
+        found = await self._catalogue.execute(select(access.c.version))
+        return int(found.scalar_one_or_none() or 0)
 
     async def snapshot(self) -> AccessSnapshot:
         """Read everything, as of one version."""

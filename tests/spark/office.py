@@ -85,7 +85,7 @@ class Office:
         return await self.find(run)
 
     def rows(self, run: StoredRun) -> list[dict[str, Any]]:
-        directory = self.directory / run.id / "stages" / run.ending["result"]
+        directory = self.directory / run.id / "stages" / run.outcome["result"]
         return ResultFiles(directory).page((0, 0), 100)[0]
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ from fastapi import Depends, Path, Query, Request
 
 from app.http.framework import json_body
 from app.http.problems import PROBLEM_JSON
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 
 __all__ = ["PROBLEM", "Body", "Control", "DatabaseName", "DryRun", "SystemName", "json_request"]
 

@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.explanations import flips, margin, reasons
 from app.admin.pages.page import Page, page_router, render
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 
 __all__ = ["PAGE", "colours_of"]
 

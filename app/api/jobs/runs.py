@@ -234,7 +234,7 @@ def require_backend(job_backend: JobBackend | None) -> JobBackend:
 async def _require_worker(job_backend: JobBackend) -> None:
     seen = await job_backend.workers.seen(_SEEN_WITHIN_S)
     if not seen.working:
-        why = seen.trouble or "No worker has been seen for a minute."
+        why = seen.failure or "No worker has been seen for a minute."
         detail = f"No worker executes jobs: {why} Start `portolan worker`."
         raise Unavailable(detail, system="spark", retry_after_s=30)
 

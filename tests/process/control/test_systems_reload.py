@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from app.settings.main import MissingSetting, SystemSettings
 from app.settings.systems_file import SystemsFile, read_systems
 from mediator.base.errors import Conflict, Unavailable
-from mediator.control import retirement
+from mediator.control import opening
 from mediator.control.port import SystemRegistration
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -84,7 +84,7 @@ async def connections_of(admin: Redis, user: str) -> int:
 async def test_a_system_moves_and_no_request_fails(
     running: Service, first: SystemConfig, admin: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retirement, "BEFORE_S", 1.0)
+    monkeypatch.setattr(opening, "BEFORE_S", 1.0)
     database = await running.put_schema(
         {"things": {"fields": {"hits": field_on("redis", "integer")}}}
     )
