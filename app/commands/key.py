@@ -19,7 +19,7 @@ from mediator.base.clock import SystemClock
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
-    from mediator.access.tenancy import Tenancy
+    from mediator.control.tenancy import Tenancy
 
 __all__ = ["key"]
 
@@ -92,9 +92,9 @@ def _run(
 async def _with_tenancy(
     do: Callable[[Tenancy], Awaitable[None]], settings: MediatorSettings
 ) -> None:
-    from mediator.access.tenancy import Tenancy
     from mediator.catalogue.connection import Catalogue
     from mediator.catalogue.tenants import CatalogueTenants
+    from mediator.control.tenancy import Tenancy
 
     async with _catalogue_url(settings) as url:
         catalogue = Catalogue(url)

@@ -12,9 +12,8 @@ from uuid import uuid4
 
 import orjson
 
-from mediator.archive.backup import ArchiveProgress, OnProgress
+from mediator.archive.installation import ArchiveProgress, Installation, OnProgress
 from mediator.archive.model import ArchiveInvalid
-from mediator.base.clock import Clock
 from mediator.base.errors import (
     Conflict,
     Locked,
@@ -24,7 +23,6 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.base.results import result_or_raise, results_or_raise
-from mediator.data_plane.port import DataPlane
 from mediator.data_plane.walking import pages
 from mediator.model.operations import (
     ANYTHING,
@@ -76,32 +74,22 @@ class _Line:
 
 
 class ClassTarget:
-    """One class that is being restored.
-
-    Args:
-        plane: Where objects are put.
-        database: The database.
-        route: The class.
-        report: What was done, brought up to date.
-        on_progress: Called with the progress.
-        clock: For how long is waited.
-    """
+    """One class that is being restored; `report` is kept up with what was done."""
 
     def __init__(
         self,
-        plane: DataPlane,
+        installation: Installation,
         database: str,
         route: ClassRoute,
         report: Restored,
         on_progress: OnProgress,
-        clock: Clock,
     ) -> None:
-        self._plane = plane
+        self._plane = installation.data
         self._address = (database, route.schema.name)
         self._route = route
         self._report = report
         self._on_progress = on_progress
-        self._clock = clock
+        self._clock = installation.clock
 
     async def fill(self, lines: Iterator[Any], *, sweep: bool) -> None:
         """Put the objects of a backup, and with `sweep` delete all others.

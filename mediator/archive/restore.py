@@ -17,62 +17,30 @@ with `force`, and does the same again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mediator.archive.backup import OnProgress
 from mediator.archive.files import read_lines, read_manifest, verify
 from mediator.archive.filling import ClassTarget, Restored
+from mediator.archive.installation import Installation, OnProgress
 from mediator.archive.model import CATALOGUE, DatabasePart, Manifest, class_file
-from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, NotFound
 from mediator.catalogue.rows import CatalogueRows
-from mediator.control.plane import ControlPlane
-from mediator.data_plane.port import DataPlane
-from mediator.model.guard import WriteGuard
 
-__all__ = ["Restoration", "RestoreTargets", "Restored"]
+__all__ = ["Restoration"]
 
-CHUNK: Final = 200
 SKEW_S: Final = 60.0
 """How far clocks of machines may be apart; that versions rise is looked at with each object."""
 
 _US: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreTargets:
-    """What a restoration writes to.
-
-    Attributes:
-        plane: Objects.
-        control: Schemas.
-        rows: Other rows of the catalogue.
-        guard: The guard of caches; invalidates copies of a class.
-        renew: Begins another life of a database's feed.
-        clock: The time.
-    """
-
-    plane: DataPlane
-    control: ControlPlane
-    rows: CatalogueRows
-    guard: WriteGuard
-    renew: Callable[[str], Awaitable[None]]
-    clock: Clock
-
-
 class Restoration:
-    """Restores backups.
+    """Restores backups to an installation."""
 
-    Args:
-        targets: What is written to.
-        on_progress: Called with the progress.
-    """
-
-    def __init__(self, targets: RestoreTargets, on_progress: OnProgress) -> None:
-        self._to = targets
+    def __init__(self, installation: Installation, on_progress: OnProgress) -> None:
+        self._to = installation
         self._on_progress = on_progress
 
     async def run(
@@ -115,7 +83,8 @@ class Restoration:
         for name, document in documents.items():
             await self._to.control.set_schema(name, document)
         rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
-        report.rows = await self._to.rows.add(rows, self._ids(chosen))
+        ids = {name: self._to.id_of(name) for name in chosen}
+        report.rows = await CatalogueRows(self._to.catalogue).add(rows, ids)
         for name, part in chosen.items():
             await self._database(directory, name, part, report)
         return report
@@ -148,24 +117,17 @@ class Restoration:
                 documents[name] = part.document
         return documents
 
-    def _ids(self, chosen: Mapping[str, DatabasePart]) -> dict[str, str]:
-        databases = self._to.plane.model.databases
-        return {name: databases[name].id for name in chosen}
-
     async def _database(
         self, directory: Path, name: str, part: DatabasePart, report: Restored
     ) -> None:
-        present = name in report.overwritten
         for class_name in part.classes:
             await self._to.guard.invalidate_class(name, class_name)
-        await self._to.renew(name)
+        await self._to.start_feed_generation(name)
         for class_name in part.classes:
-            route = await self._to.plane.route(name, class_name)
+            route = await self._to.data.route(name, class_name)
             lines = read_lines(directory / class_file(name, class_name))
-            target = ClassTarget(
-                self._to.plane, name, route, report, self._on_progress, self._to.clock
-            )
-            await target.fill(lines, sweep=present)
+            target = ClassTarget(self._to, name, route, report, self._on_progress)
+            await target.fill(lines, sweep=name in report.overwritten)
 
 
 def _chosen(manifest: Manifest, databases: Sequence[str] | None) -> dict[str, DatabasePart]:

@@ -59,8 +59,10 @@ class CatalogueProposals:
             rows = await connection.execute(select(proposals).order_by(proposals.c.node))
         found: defaultdict[str, dict[str, Proposal]] = defaultdict(dict)
         for row in rows.mappings():
-            members = {n: v.timestamp() if isinstance(v, datetime) else v for n, v in row.items()}
-            found[members.pop("database_id")][row["node"]] = Proposal(**members)
+            members: dict[str, Any] = {
+                n: v.timestamp() if isinstance(v, datetime) else v for n, v in row.items()
+            }
+            found[members.pop("database_id")][members["node"]] = Proposal(**members)
         return now.timestamp(), {id_: Proposals(by_node) for id_, by_node in found.items()}
 
     async def store(self, database_id: str, proposed: Proposals) -> None:

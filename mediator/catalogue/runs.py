@@ -206,7 +206,7 @@ class CatalogueRuns:
         """Count the runs that are kept, by database and state."""
         of = (runs.c.database, runs.c.state)
         rows = await self._catalogue.execute(select(*of, func.count()).group_by(*of))
-        return {(database, state): count for database, state, count in rows}
+        return {(row.database, row.state): row[-1] for row in rows}
 
     async def cancel(self, database_id: str, run: str) -> StoredRun:
         """Ask for the end of a run; one that nobody has ends at once.

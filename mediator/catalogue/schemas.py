@@ -63,6 +63,10 @@ NOTED: Final = 1_000
 HOLD_S: Final = 30.0
 """Seconds after which a hold ends whose holder does not end it."""
 
+_CLEARED_FOR: Final = timedelta(hours=1)
+"""For how long what is left of a dropped database is cleared again: by then no replica is left that
+could still write something under its id."""
+
 _NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -185,6 +189,23 @@ class CatalogueSchemas:
             for table in (transactions, violations):
                 await connection.execute(delete(table).where(table.c.database == name))
         return new
+
+    async def dropped(self) -> list[StoredDatabase]:
+        """Return databases that were dropped a short while ago, as they were.
+
+        In a catalogue that was restored, one may be there again.
+        """
+        gone = select(dropped_databases).where(
+            dropped_databases.c.id.not_in(select(databases.c.id))
+        )
+        rows = await self._catalogue.execute(gone)
+        return [StoredDatabase(r.name, r.id, 0, r.document, r.layout) for r in rows]
+
+    async def forget_dropped(self, id_: str) -> None:
+        """Forget one that has been cleared, if nobody can write to it any more."""
+        late = dropped_databases.c.at < func.now() - _CLEARED_FOR
+        cleared = delete(dropped_databases).where(dropped_databases.c.id == id_, late)
+        await self._catalogue.execute(cleared)
 
     async def are_written(self, database: str, classes: Collection[str]) -> bool:
         """Whether writes over several records are under way that write to any of these."""

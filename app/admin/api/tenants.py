@@ -10,8 +10,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from app.admin.api.responses import DatabaseName
 from app.http.framework import SmallBodies
 from mediator.access.model import MAX_GRANTS, MAX_SUBJECT_LENGTH
-from mediator.access.tenancy import Tenancy
 from mediator.base.errors import Conflict
+from mediator.control.tenancy import Tenancy
 
 __all__ = ["router"]
 

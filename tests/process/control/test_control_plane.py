@@ -168,7 +168,7 @@ async def test_proposals_are_shared_outlive_replicas_and_go_with_their_database(
         [other] = await proposed(replica)
         async with service(system_configs, mediator.catalogue_url) as later:
             [outliving] = await proposed(later)
-            await later.mediator._registry.reconnect()
+            await later.mediator.registry.reconnect()
             await later.mediator.control.calibrate("redis")  # which judges anew
             [again] = await proposed(later)
         assert [p["since"] for p in (other, outliving, again)] == [first["since"]] * 3
@@ -339,7 +339,7 @@ async def test_writes_to_a_class_that_moves_are_held_until_it_has_moved(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await mediator.put_schema({"notes": on("redis"), "rest": on("redis")})
-    catalogue = mediator.mediator._schemas._catalogue
+    catalogue = mediator.mediator.schemas._catalogue
     put = catalogue.put
 
     async def meanwhile(database: Any) -> tuple[Moment, StoredDatabase]:
@@ -364,7 +364,7 @@ async def test_a_failed_change_lets_writes_go_on(
 ) -> None:
     control = mediator.mediator.control
     name = await mediator.put_schema({"notes": on("redis")})
-    catalogue = mediator.mediator._schemas._catalogue
+    catalogue = mediator.mediator.schemas._catalogue
 
     async def lost(database: object) -> int:
         raise Unavailable("The catalogue does not answer.", system="catalogue")
@@ -382,7 +382,7 @@ async def test_a_change_whose_answer_was_lost_is_in_force(
 ) -> None:
     control = mediator.mediator.control
     name = await mediator.put_schema({"notes": on("redis")})
-    catalogue = mediator.mediator._schemas._catalogue
+    catalogue = mediator.mediator.schemas._catalogue
     put = catalogue.put
 
     async def answer_lost(database: Any) -> int:
@@ -403,7 +403,7 @@ async def test_a_removal_that_was_cut_short_can_be_repeated(
     control = mediator.mediator.control
     classes = {"a": on("redis"), "b": on("mongo"), "c": on("postgres")}
     name = await mediator.put_schema(classes)
-    catalogue = mediator.mediator._schemas._catalogue
+    catalogue = mediator.mediator.schemas._catalogue
 
     async def lost(database: object) -> int:
         raise Unavailable("The catalogue does not answer.", system="catalogue")
@@ -421,7 +421,7 @@ async def test_a_restart_serves_the_same_model_without_probing(
     mediator: Service, replica: Service
 ) -> None:
     model = mediator.mediator.data.model
-    await mediator.mediator._registry.reconnect()
+    await mediator.mediator.registry.reconnect()
     await replica.mediator.data._refresh()
     again = replica.mediator.data.model
     assert again.epoch == model.epoch
@@ -443,7 +443,7 @@ async def test_a_replica_finds_what_another_one_set(mediator: Service, replica: 
     await replica.create(name, "more", "y", title="u")
     assert await mediator.values(name, "more", "y") == {"title": "u"}
     await mediator.mediator.control.amend("redis", declared=["elasticity"])
-    await replica.mediator._registry.reconnect()
+    await replica.mediator.registry.reconnect()
     assert "elasticity" in (await replica.mediator.control.system("redis"))["capabilities"]
     await mediator.mediator.control.amend("redis", declared=[])
 
@@ -521,21 +521,21 @@ async def test_a_system_is_registered_used_and_forgotten(
     assert {"conditional_updates", "atomic_updates"} <= set(described["capabilities"])
     database = await mediator.put_schema({"notes": on("redis")})
     assert mediator.systems_of(database, "notes") == (name,)
-    await replica.mediator._registry.reconnect()
+    await replica.mediator.registry.reconnect()
     await replica.create(database, "notes", "x", title="t")
     with pytest.raises(Conflict) as caught:
         await control.unregister(name)
     assert caught.value.extra["classes"] == [f"{database}.notes"]
     await control.delete_schema(database)
     await control.unregister(name)
-    await replica.mediator._registry.reconnect()
+    await replica.mediator.registry.reconnect()
     for plane in (mediator, replica):
         with pytest.raises(NotFound):
             await plane.mediator.control.system(name)
 
 
 async def test_systems_keep_the_order_of_the_settings(mediator: Service) -> None:
-    stored = await mediator.mediator._registrations.load()
+    stored = await mediator.mediator.registrations.load()
     assert [system.name for system in stored][: len(mediator.configs)] == list(mediator.configs)
 
 
@@ -544,12 +544,12 @@ async def test_what_another_replica_said_of_a_system_is_not_forgotten(
 ) -> None:
     """Neither has heard of the other when it speaks."""
     before = (await mediator.mediator.control.system("redis"))["stated_metrics"]
-    await replica.mediator._registry.reconnect()
+    await replica.mediator.registry.reconnect()
     await mediator.mediator.control.amend("redis", metrics={"write_latency": 0.125})
     await replica.mediator.control.amend("redis", metrics={"read_availability": 0.5})
     told = []
     for plane in (mediator, replica):
-        await plane.mediator._registry.reconnect()
+        await plane.mediator.registry.reconnect()
         told.append((await plane.mediator.control.system("redis"))["stated_metrics"])
     changed = {name: before.get(name) for name in ("write_latency", "read_availability")}
     await mediator.mediator.control.amend("redis", metrics=changed)
@@ -625,7 +625,7 @@ async def test_a_system_that_is_down_at_the_start_is_opened_later(
         assert f"{name}.far" in verdict["systems"]["redis"]["serves"]
         assert await late.mediator.control.schema(name)
         stores[0].opens = True
-        await late.mediator._registry.reconnect()
+        await late.mediator.registry.reconnect()
         await late.create(name, "far", "x", title="t")
         assert (await late.mediator.control.readiness())["degraded"] == []
 
@@ -688,7 +688,7 @@ async def test_two_who_look_for_closed_systems_open_one_store(
     opens = Opens(other.name)
     async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
         await mediator.mediator.control.register(SystemRegistration(other))
-        registry = late.mediator._registry
+        registry = late.mediator.registry
         both = [asyncio.create_task(registry.reconnect()) for _ in range(2)]
         await opens.asked.wait()
         opens.let.set()
@@ -704,15 +704,15 @@ async def test_a_system_that_is_forgotten_while_it_is_opened_stays_forgotten(
     control = mediator.mediator.control
     async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
         await control.register(SystemRegistration(other))
-        opening = asyncio.create_task(late.mediator._registry.reconnect())
+        opening = asyncio.create_task(late.mediator.registry.reconnect())
         await opens.asked.wait()
         await control.unregister(other.name)
         opens.let.set()
         await opening
         assert [store.open_ for store in opens.made] == [False]
         with pytest.raises(Unavailable):
-            late.mediator._systems.get(other.name)
-        await late.mediator._registry.reconnect()
+            late.mediator.systems.get(other.name)
+        await late.mediator.registry.reconnect()
         for plane in (mediator, late):
             assert other.name not in {s["name"] for s in await plane.mediator.control.systems()}
 
@@ -763,8 +763,8 @@ async def test_replicas_share_what_they_measured(
         name = await one.put_schema({"notes": on("redis")})
         outcome = await one.create(name, "notes", "x", title="t")
         assert isinstance(outcome, Outcome)
-        await one.mediator._share_metrics()
-        await two.mediator._share_metrics()
+        await one.mediator.share_metrics()
+        await two.mediator.share_metrics()
         rows = (await two.mediator.control.system("redis"))["traffic"]
         assert any(row["database"] == name for row in rows)
         await one.mediator.control.delete_schema(name)

@@ -242,7 +242,7 @@ async def test_real_systems_are_probed(mediator: Service) -> None:
     assert (report["count"], report["failures"], report["unseen"]) == (5, 0, 0)
     assert report["lower_s"]["max"] == 0
     for system in mediator.systems_of(database, "notes"):
-        store = mediator.mediator._systems.get(system).store
+        store = mediator.mediator.systems.get(system).store
         route = mediator.mediator.data.model.databases[database].classes["notes"]
         [fragment] = [it for it in route.fragments if it.system == system]
         assert await store.count(fragment) == 0

@@ -52,7 +52,7 @@ class Later(SystemClock):
     def shift_stores(self, replica: Service, patched: pytest.MonkeyPatch) -> None:
         """Let the stores' clocks, as a replica reads them, go with this one."""
         self.replica = replica
-        for guarded in replica.mediator._systems:
+        for guarded in replica.mediator.systems:
             patched.setattr(guarded.store, "time_us", partial(self._shown, guarded.store.time_us))
 
     async def _shown(self, read: Callable[[], Awaitable[int]]) -> int:

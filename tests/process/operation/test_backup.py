@@ -22,10 +22,12 @@ from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.coherence.caches import Caches, make_caches
 from app.settings.main import CacheSettings
-from mediator.archive.backup import ArchiveProgress
+from mediator.archive.backup import Backup
 from mediator.archive.files import read_manifest, write_manifest
 from mediator.archive.filling import Restored
+from mediator.archive.installation import ArchiveProgress
 from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
+from mediator.archive.restore import Restoration
 from mediator.base.errors import Conflict, MediatorError, NotFound, Unplaceable
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.rows import KEPT, LEFT, CatalogueRows
@@ -87,11 +89,11 @@ def ignore(_: ArchiveProgress) -> None: ...
 
 
 async def back_up(of: Service, directory: Path, *databases: str) -> Manifest:
-    return await of.mediator.archive.backup(ignore).write(directory, databases or None)
+    return await Backup(of.mediator.installation, ignore).write(directory, databases or None)
 
 
 async def restore(to: Service, directory: Path, **options: bool) -> Restored:
-    return await to.mediator.archive.restoration(ignore).run(directory, None, **options)
+    return await Restoration(to.mediator.installation, ignore).run(directory, None, **options)
 
 
 def lines_of(directory: Path, database: str, class_name: str) -> dict[str, dict[str, Any]]:
@@ -353,7 +355,7 @@ async def test_what_is_not_there_is_neither_saved_nor_restored(
     with pytest.raises(NotFound):
         await back_up(own, tmp_path / "c", "nowhere")
     with pytest.raises(NotFound):
-        await own.mediator.archive.restoration(ignore).run(directory, ["nowhere"])
+        await Restoration(own.mediator.installation, ignore).run(directory, ["nowhere"])
 
 
 async def test_a_clock_that_is_behind_restores_nothing(
@@ -388,7 +390,7 @@ async def test_a_schema_that_is_set_meanwhile_ends_the_backup(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CatalogueRows, "read", read)
         with pytest.raises(Conflict, match="A schema was set"):
-            await own.mediator.archive.backup(tell).write(tmp_path / "b")
+            await Backup(own.mediator.installation, tell).write(tmp_path / "b")
     assert not (tmp_path / "b" / MANIFEST).exists()
 
 
@@ -437,7 +439,7 @@ async def test_rows_of_the_catalogue_come_back_once(
     installation: Start,
 ) -> None:
     source, target = await installation(), await installation()
-    secret = await source.mediator.secret("cursors", "first")
+    secret = await source.mediator.registrations.secret("cursors", "first")
     ids = [uuid4().hex for _ in range(2)]
     async with AsyncExitStack() as opened:
         saved, filled = Catalogue(source.catalogue_url), Catalogue(target.catalogue_url)
@@ -457,7 +459,7 @@ async def test_rows_of_the_catalogue_come_back_once(
         told = orjson.loads(orjson.dumps([*told, {"table": "later", "row": {}}]))
         here = {club: "club_2"}
         assert [await rows.add(told, here), await rows.add(told, here)] == [2, 0]
-    assert await target.mediator.secret("cursors", "other") == secret == "first"
+    assert await target.mediator.registrations.secret("cursors", "other") == secret == "first"
     restored = await target.mediator.runs.find("club_2", ids[0])
     saved_run = await source.mediator.runs.find(club_id, ids[0])
     assert restored == replace(saved_run, database_id="club_2")
@@ -498,7 +500,7 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     # The systems come back without what they had: nobody is told of that.
     route = own.mediator.data.model.databases[database].classes["things"]
     for fragment in route.fragments:
-        store = own.mediator._systems.get(fragment.system).store
+        store = own.mediator.systems.get(fragment.system).store
         kind, groups = WriteKind.DELETE, tuple(fragment.groups)
         await store.write(
             [Write(fragment, id_, kind, unique("op"), groups) for id_ in ("kept", "newer")]

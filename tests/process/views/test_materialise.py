@@ -106,14 +106,14 @@ class ViewClient:
     async def held(self, id_: str) -> Record | None:
         """Read an object's copy."""
         assert self.route.copy is not None
-        store = self.service.mediator._systems.get(self.route.copy.system).store
+        store = self.service.mediator.systems.get(self.route.copy.system).store
         [record] = await store.read([Read(self.route.copy, id_)])
         return record
 
     async def mirror(self, call: Callable[[Mirror, Any], Awaitable[Any]]) -> None:
         """Meddle with copies."""
         assert self.route.copy is not None
-        store = self.service.mediator._systems.get(self.route.copy.system).store
+        store = self.service.mediator.systems.get(self.route.copy.system).store
         assert isinstance(store, Mirror)
         await call(store, self.route.copy)
 
@@ -359,7 +359,7 @@ async def _execute(view: ViewClient, statement: str, *arguments: Any) -> None:
     """Meddle with the view's rows behind its back."""
     copy = view.route.copy
     assert copy is not None
-    store = view.service.mediator._systems.get(copy.system).store
+    store = view.service.mediator.systems.get(copy.system).store
     table = store._statements.records(copy).table  # type: ignore[attr-defined]
     connection = await asyncpg.connect(view.service.configs["postgres"].url)
     try:
@@ -514,7 +514,7 @@ async def test_the_view_is_a_system_that_can_hold_copies(mirrored: Service) -> N
     database = await mirrored.put_schema(only_redis, mode="microbatched")
     copy = mirrored.mediator.data.model.databases[database].classes["articles"].copy
     assert copy is not None
-    assert isinstance(mirrored.mediator._systems.get(copy.system).store, Mirror)
+    assert isinstance(mirrored.mediator.systems.get(copy.system).store, Mirror)
 
 
 async def test_a_microbatched_database_needs_a_view(
@@ -676,7 +676,7 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         assert coordination is not None
         logs = started.mediator.changes._logs
         assert logs is not None
-        await started.mediator._scheduler.stop()  # nobody tends the relays, or learns, but the test
+        await started.mediator.scheduler.stop()  # nobody tends the relays, or learns, but the test
         await logs.close()
         await coordination._redis.set(shift, -60, ex=600)
         await started.mediator.data.write(inc(database, "articles", "a"))
