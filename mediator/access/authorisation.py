@@ -30,8 +30,8 @@ class ClassAccess(NamedTuple):
     """What a request may do with one class.
 
     Attributes:
-        owner: The subject whose objects alone are there; None: everybody's.
-        names_systems: Whether answers may name the systems that the class is on.
+        owner: The subject to whose objects the request is confined; None: it is not.
+        names_systems: Whether responses may name the systems that the class is on.
     """
 
     owner: str | None
@@ -76,11 +76,7 @@ class Access:
         """
 
     def require_some(self, scope: Scope, database: str) -> None:
-        """Return if the request may do that in one class of a database at least.
-
-        Raises:
-            Unauthenticated, Forbidden, NotFound: As `require` does.
-        """
+        """Return if the request may do that in one class at least; raises as `require`."""
 
     @property
     def sender(self) -> tuple[str, ...]:
@@ -92,15 +88,11 @@ class Access:
         return None
 
     def owner_of(self, database: str, class_name: str) -> str | None:  # noqa: ARG002
-        """Return the subject whose objects of a class alone are there; None: everybody's are."""
+        """Return the subject to whose objects a class is confined; None: it is not."""
         return None
 
     def require_all(self, database: str, class_name: str) -> None:
-        """Return if all objects of a class are there for the request.
-
-        Raises:
-            Forbidden: Only those are that belong to its subject.
-        """
+        """Return if the request may see all objects of a class; raises `Forbidden`."""
         if self.owner_of(database, class_name) is not None:
             detail = f"Objects of {class_name} have owners: this is for administrators of it."
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
@@ -115,19 +107,14 @@ class Access:
         """Whether every object of a class may be shown, also those that there were once.
 
         The owners of objects of an unknown class are unknown: they are for its administrators, like
-        objects with owners.
-
-        Args:
-            database: Where.
-            class_name: The class.
-            by_anybody: Whether what is public is open to everybody for this.
+        objects with owners. `by_anybody` is as in `require`.
         """
         return True
 
     def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
-        """Return until when objects of a class were not all there for the request.
+        """Return until when the request was confined to some objects of a class.
 
-        None: since always, or still, as `may_read_all` returns.
+        None: it never was, or still is, as `may_read_all` returns.
         """
         return None
 
@@ -158,17 +145,7 @@ class Access:
         class_name: str,  # noqa: ARG002
         route: ClassRoute,  # noqa: ARG002
     ) -> ClassAccess:
-        """Return what may be done with the class that a request addresses.
-
-        Args:
-            scope: What the request needs.
-            database: The database of the class.
-            class_name: Its name.
-            route: Its route, which was found for the request.
-
-        Raises:
-            Unauthenticated, Forbidden, NotFound: As `require` does.
-        """
+        """Return what may be done with the class of a request; raises as `require`."""
         return _ALL_OF_CLASS
 
     def narrow(self, plane: DataPlane) -> DataPlane:
@@ -193,14 +170,7 @@ def _allows(principal: Principal, scope: Scope, target: AccessTarget) -> bool:
 
 
 class Restricted(Access):
-    """May do what is granted to a principal, or to everybody.
-
-    Args:
-        principal: The principal; None: the request has none.
-        access_cache: The owners of databases.
-        model: Returns the routing model in force.
-        meter: The meter of the principal's tenant.
-    """
+    """May do what is granted to a principal (None: the request has none), or to everybody."""
 
     __slots__ = ("_access_cache", "_model", "principal")
 
@@ -224,28 +194,24 @@ class Restricted(Access):
         *,
         by_anybody: bool = True,
     ) -> None:
-        """Return if the principal may do that; see `Access.require`."""
+        """See `Access.require`."""
         decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
         if decision is not AccessDecision.ALLOWED:
             raise refusal(decision, scope)
 
     def require_some(self, scope: Scope, database: str) -> None:
-        """Return if the principal may do that somewhere; see `Access.require_some`."""
+        """See `Access.require_some`."""
         if not self._allowed(scope, database):
             self.require(scope, database)
 
     @property
     def sender(self) -> tuple[str, ...]:
-        """Whose Idempotency-Keys a request uses; see `Access.sender`."""
+        """See `Access.sender`."""
         principal = self.principal
         return () if principal is None else (principal.tenant, principal.subject)
 
     def readable(self, database: str) -> tuple[str, ...]:
-        """Return the classes that the principal may read; it may read one at least.
-
-        Raises:
-            Unauthenticated, Forbidden, NotFound: As `require` does, if there is none.
-        """
+        """Return the classes that the principal may read; raises as `require` if none."""
         names = tuple(
             name
             for name in self._allowed(Scope.READ, database)
@@ -256,7 +222,7 @@ class Restricted(Access):
         return names
 
     def owner_of(self, database: str, class_name: str) -> str | None:
-        """Return the subject whose objects alone are there; see `Access.owner_of`."""
+        """See `Access.owner_of`."""
         route = self._find(database, class_name)
         if route is None or route.schema.owner_field is None:
             return None
@@ -267,7 +233,7 @@ class Restricted(Access):
         return self.principal.subject
 
     def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
-        """Whether every object of a class may be shown; see `Access.may_read_all`."""
+        """See `Access.may_read_all`."""
         route = self._find(database, class_name)
         is_ownerless = route is not None and route.schema.owner_field is None
         scope = Scope.READ if is_ownerless else Scope.ADMIN
@@ -275,7 +241,7 @@ class Restricted(Access):
         return decision is AccessDecision.ALLOWED
 
     def owned_until(self, database: str, class_name: str) -> datetime | None:
-        """Return until when objects of a class had owners; see `Access.owned_until`."""
+        """See `Access.owned_until`."""
         route = self._model().databases.get(database)
         until = None if route is None else had_owners_until(route.owned_until, class_name)
         if (
@@ -288,9 +254,9 @@ class Restricted(Access):
     def enter_class(
         self, scope: Scope, database: str, class_name: str, route: ClassRoute
     ) -> ClassAccess:
-        """Return what may be done with a class; see `Access.enter_class`.
+        """See `Access.enter_class`.
 
-        Shared caches hand answers about a public class to everybody, whoever they were for: they
+        Shared caches hand responses about a public class to everybody, whoever requested them: they
         never name systems.
         """
         principal, schema = self.principal, route.schema
@@ -317,7 +283,7 @@ class Restricted(Access):
 
     @contextmanager
     def submitting(self) -> Iterator[RunBound | None]:
-        """Note that a run is being queued; see `Access.submitting`."""
+        """See `Access.submitting`."""
         most = self.meter.limits.runs
         if most is None:
             yield None

@@ -56,13 +56,7 @@ class AccessTarget:
 
 
 def decide(principal: Principal | None, scope: Scope, target: AccessTarget) -> AccessDecision:
-    """Decide about one action.
-
-    Args:
-        principal: The principal; None: the request has none.
-        scope: What the action requires.
-        target: Its target.
-    """
+    """Decide whether a principal (None: the request has none) may do what requires a scope."""
     if scope is Scope.READ and target.visibility == "public" and target.class_name is not None:
         return AccessDecision.ALLOWED
     if principal is None:

@@ -37,16 +37,7 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is stored.
-
-    Attributes:
-        id: The part of it that is no secret.
-        digest: Hash of its secret, hexadecimal.
-        principal: The principal that it authenticates.
-        created: When it was created, in seconds since 1970.
-        expires: When it expires, in seconds since 1970; None: never.
-        label: What it is for.
-    """
+    """A stored key: the `digest` of its secret, and its times in seconds since 1970."""
 
     id: str
     digest: str

@@ -50,12 +50,7 @@ _NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
 
 
 class MeteredPlane:
-    """Implements `mediator.data_plane.port.DataPlane` for one tenant.
-
-    Args:
-        plane: The data plane.
-        meter: The tenant's meter.
-    """
+    """Implements `mediator.data_plane.port.DataPlane` within a tenant's limits."""
 
     def __init__(self, plane: DataPlane, meter: Meter) -> None:
         self._plane = plane
@@ -106,11 +101,7 @@ class MeteredPlane:
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> Answer:
-        """Answer a query; see `DataPlane.query`.
-
-        Raises:
-            TooManyRequests: The tenant's queries have examined too much lately.
-        """
+        """Answer a query; `TooManyRequests` if the tenant's have examined too much lately."""
         limits = self._meter.limits
         await self._pause()
         try:
@@ -195,7 +186,7 @@ def _may_create(operation: Operation) -> bool:
 
 
 def _bound(model: RoutingModel, operation: Operation) -> Operation:
-    """Bind a write that may create to what is there, or, if it is to create, to what cannot be."""
+    """Bind a write that may create to what is there, or, if it is to create, to nothing."""
     if not isinstance(operation, Create | Put):
         return operation
     database = model.databases.get(operation.database)

@@ -83,16 +83,8 @@ class Meter:
     """The account of one tenant.
 
     Attributes:
-        tenant: Its name.
-        limits: What it may ask for.
         bounds_operations: Whether operations on objects are bounded, and not only requests.
         in_flight: Requests that are being answered.
-
-    Args:
-        tenant: Its name.
-        limits: What it may ask for.
-        clock: The time.
-        storage: Knows how many objects it keeps.
     """
 
     __slots__ = (
@@ -126,11 +118,7 @@ class Meter:
         self.bounds_operations = limits.of_operations
 
     def enter(self) -> None:
-        """Let a request in, which is to end with one less `in_flight`.
-
-        Raises:
-            TooManyRequests: There are too many.
-        """
+        """Let a request in, which is to end with one less `in_flight`; raises `TooManyRequests`."""
         limits = self.limits
         if limits.in_flight is not None and self.in_flight >= limits.in_flight:
             raise refusal("in_flight", f"{limits.in_flight} requests are being answered already.")
@@ -217,13 +205,7 @@ class Meter:
 
 
 def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
-    """Return the error of a request beyond a limit.
-
-    Args:
-        limit: Its name in `TenantLimits`.
-        why: What is allowed, as a sentence.
-        after_s: Seconds after which there may be room.
-    """
+    """Return the error of a request beyond a limit of `TenantLimits`; `why` is a sentence."""
     detail = f"The tenant's limit is reached: {why}"
     retry_after_s = ceil(min(after_s, _LONGEST_RETRY_S))
     return TooManyRequests(detail, retry_after_s=retry_after_s, extra={"limit": limit})
@@ -231,11 +213,11 @@ def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
 
 @dataclass(frozen=True, slots=True)
 class RunBound:
-    """How many runs may be under way.
+    """How many runs of some databases may be under way.
 
     Attributes:
-        databases: Of these databases together.
-        most: How many of them may be there that have not ended.
+        databases: Those of one tenant.
+        most: How many of their runs may not have ended.
         pending: How many others are just being submitted, and count as if they were there.
     """
 

@@ -125,11 +125,7 @@ class OwnedPlane:
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> Answer:
-        """Answer a query of what is there.
-
-        Raises:
-            Forbidden: It brings along objects of a class that has owners.
-        """
+        """Answer a query of what is there; `Forbidden` if it joins a class that has owners."""
         for join in query.joins:
             _, owner = await self._owner(query.database, join.class_name)
             if owner is not None:
@@ -232,11 +228,7 @@ class OwnedPlane:
     async def _bound(
         self, route: ClassRoute, owner: Owner, operation: WriteOperation
     ) -> WriteOperation:
-        """Bind a write to the present version.
-
-        Raises:
-            MediatorError: It cannot be done on that, as the data plane would say.
-        """
+        """Bind a write to the present version, or raise what the data plane would."""
         wanted = operation.condition
         whole = Get(operation.database, operation.class_name, operation.id)
         try:

@@ -68,11 +68,7 @@ def with_owner(operation: Get, owner: Owner) -> Get:
 
 
 def shown(route: ClassRoute, asked: Get, owner: Owner, outcome: Outcome) -> Outcome:
-    """Return what was asked for of an object.
-
-    Raises:
-        NotFound: It is somebody else's.
-    """
+    """Return the requested fields of an object; `NotFound` if it is somebody else's."""
     if not is_mine(owner, outcome):
         raise NotFound(f"{asked.class_name}/{asked.id} does not exist.")
     if asked.fields is None or owner.field in asked.fields:
@@ -106,11 +102,7 @@ def is_mine(owner: Owner, outcome: Outcome) -> bool:
 
 
 def kept(owner: Owner, operation: WriteOperation) -> WriteOperation:
-    """Return a write that leaves the object its owner's.
-
-    Raises:
-        Forbidden: It gives the object away.
-    """
+    """Return a write that leaves the object its owner's; `Forbidden` if it gives it away."""
     match operation:
         case Create() | Put():
             _check_value(owner, operation.values.get(owner.field))

@@ -27,12 +27,7 @@ CountObjects: TypeAlias = Callable[[str], Awaitable[int]]
 
 
 class StoredObjects:
-    """The objects of tenants, as this process knows them.
-
-    Args:
-        count: Counts the objects of a database.
-        clock: The time.
-    """
+    """The objects of tenants, as this process knows them."""
 
     def __init__(self, count: CountObjects, clock: Clock) -> None:
         self._count = count
@@ -55,15 +50,10 @@ class StoredObjects:
         self._grown[tenant] += by
 
     async def measure(self, tenants: Mapping[str, Iterable[str]]) -> None:
-        """Count the objects of tenants, if that is due.
+        """Count the objects of all bounded tenants, given with their databases, if that is due.
 
-        A tenant with a database that cannot be counted keeps its former number.
-
-        Args:
-            tenants: The databases of every tenant whose objects are bounded.
-
-        Raises:
-            Unavailable: A database could not be counted; the other tenants were.
+        A tenant with a database that cannot be counted keeps its former number; in the end, the
+        error is raised.
         """
         started_s = self._clock.monotonic()
         if started_s < self._due_s:

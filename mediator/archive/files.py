@@ -30,12 +30,7 @@ _LEVEL: Final = 3
 
 
 def begin_directory(directory: Path) -> None:
-    """Make a directory for a backup; nobody else may read it, it holds secrets.
-
-    Raises:
-        ArchiveInvalid: There is something in it.
-        OSError: It cannot be made.
-    """
+    """Make an empty directory that nobody else may read: it will hold secrets."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise ArchiveInvalid(f"{directory} is not empty: a backup wants a directory of its own.")
@@ -89,11 +84,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read what a backup says it holds.
-
-    Raises:
-        ArchiveInvalid: There is no backup, or its manifest is damaged.
-    """
+    """Read what a backup says it holds; raises `ArchiveInvalid`."""
     path = directory / MANIFEST
     with suppress(FileNotFoundError, NotADirectoryError):
         if path.stat().st_size > LONGEST_MANIFEST:
@@ -105,11 +96,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def verify(directory: Path, name: str, part: FilePart) -> None:
-    """Return if a file is what was written.
-
-    Raises:
-        ArchiveInvalid: It is not, or it is not there.
-    """
+    """Return if a file is what was written; raises `ArchiveInvalid`."""
     with suppress(FileNotFoundError):
         if _measured(directory / name) == (part.bytes, part.sha256):
             return
@@ -118,11 +105,7 @@ def verify(directory: Path, name: str, part: FilePart) -> None:
 
 
 def read_lines(path: Path) -> Iterator[Any]:
-    """Read the lines of a file that was verified, one at a time.
-
-    Raises:
-        ArchiveInvalid: It has changed since.
-    """
+    """Read the lines of a file that was verified, one at a time; raises `ArchiveInvalid`."""
     try:
         with gzip.open(path, "rb") as opened:
             file = cast("IO[bytes]", opened)

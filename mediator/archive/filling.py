@@ -47,14 +47,9 @@ _PAUSE_S: Final = 0.5
 
 @dataclass(slots=True)
 class Restored:
-    """What was done, or would be.
+    """What was done, or would be: databases created or overwritten, and how many objects and rows.
 
-    Attributes:
-        created: Databases that were not there.
-        overwritten: Databases that were.
-        put: Objects put.
-        deleted: Objects deleted, as the backup has not got them.
-        rows: Rows added to the catalogue.
+    `deleted` are objects that the backup has not got.
     """
 
     created: list[str] = field(default_factory=list)

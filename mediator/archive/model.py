@@ -60,7 +60,7 @@ class DatabasePart:
 
     Attributes:
         document: Its schema as JSON, complete.
-        placed: Where each cache group of each class lived.
+        placed: Its layout: the system of each cache group of each class.
         position: A position of its feed from before the first object was read: who loads the
             objects and follows the feed from there misses nothing. None: there was no feed.
         classes: The files of its classes, by name.
@@ -79,7 +79,7 @@ class Manifest:
     Attributes:
         created: When it was begun (RFC 3339, UTC).
         catalogue: The file with rows of the catalogue.
-        systems: What operators said of each system, without how to reach it.
+        systems: What operators said of each system, without its address.
         databases: The databases, by name.
     """
 
@@ -105,11 +105,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Read the text of a manifest.
-
-        Raises:
-            ArchiveInvalid: It is none, or not the one that was written.
-        """
+        """Read the text of a manifest; `ArchiveInvalid` if it is none, or was changed."""
         try:
             members = orjson.loads(text)
             digest = members.pop("digest")

@@ -40,9 +40,7 @@ class CatalogueSystems:
     ) -> None:
         """Store what becomes of a system, at the end of the order if it is new.
 
-        Args:
-            name: Its name.
-            change: Given the system as it is stored now, which nobody else changes meanwhile.
+        `change` gets the system as it is stored now, which nobody else changes meanwhile.
         """
         last = select(func.coalesce(func.max(systems.c.position), 0) + 1).scalar_subquery()
         stored = select(systems).where(systems.c.name == name).with_for_update()

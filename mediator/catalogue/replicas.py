@@ -18,6 +18,9 @@ from mediator.catalogue.tables import replicas
 __all__ = ["CatalogueReplicas", "NotAlone", "Presence"]
 
 
+_LOCK: Final = 7_306_842_011_357
+
+
 class CatalogueReplicas:
     """The replicas. Every method raises `Unavailable` if the catalogue does not answer."""
 
@@ -56,19 +59,17 @@ class CatalogueReplicas:
             return list((await connection.execute(late)).scalars())
 
 
-_LOCK: Final = 7_306_842_011_357
-
-
 class NotAlone(Conflict):
     """Another replica serves the installation, and one of the two has to be the only one."""
 
 
 class Presence:
-    """The place of this replica among the others.
+    """The presence of this replica among the others; `alone`: there must be no other.
 
-    Args:
-        catalogue: The catalogue.
-        alone: Whether there must be no other.
+    Each holds a lock in the catalogue as long as its process lasts. A replica that must be alone
+    holds it exclusively, all others share it, so that either finds the other. It is the lock of a
+    PostgreSQL session: it goes with the process, however that ends. If the connection breaks, it
+    is claimed anew.
     """
 
     def __init__(self, catalogue: Catalogue, *, alone: bool) -> None:
@@ -78,12 +79,7 @@ class Presence:
         self._session: AsyncConnection | None = None
 
     async def hold(self) -> None:
-        """Claim the place, unless it is held.
-
-        Raises:
-            NotAlone: It is somebody else's.
-            Unavailable: The catalogue does not answer.
-        """
+        """Claim the lock, unless it is held; `NotAlone` if somebody else has it."""
         if self._session is not None and await self._lives(self._session):
             return
         async with self._catalogue.translating_errors():
@@ -99,7 +95,7 @@ class Presence:
         self._session = session
 
     async def close(self) -> None:
-        """Give the place up."""
+        """Release the lock."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(SQLAlchemyError, OSError):

@@ -64,12 +64,9 @@ class Revision:
 
 
 class Revisions:
-    """The revisions that this code knows.
+    """The revisions that this code knows, and those in the directories `more`.
 
     Every method that takes a connection is to be called in a transaction of it.
-
-    Args:
-        more: Directories with revisions besides ours.
     """
 
     def __init__(self, *more: Path) -> None:
@@ -104,11 +101,7 @@ class Revisions:
         return Compatibility.AHEAD if compatible else Compatibility.INCOMPATIBLE
 
     def check(self, connection: Connection) -> None:
-        """Return if this code can run on a catalogue as it is.
-
-        Raises:
-            CatalogueMismatch: It cannot; the message says what to do.
-        """
+        """Return if this code can run on a catalogue as it is; raises `CatalogueMismatch`."""
         compatibility = self.compatibility(connection)
         if compatibility is Compatibility.INCOMPATIBLE:
             raise self._too_new(connection)
@@ -136,21 +129,13 @@ class Revisions:
             command.upgrade(self._config(connection), _HEAD)
 
     def downgrade(self, connection: Connection, to: str) -> None:
-        """Bring a catalogue back to an older revision; what came with the later ones is lost.
-
-        Raises:
-            CatalogueMismatch: There is no such way.
-        """
+        """Bring a catalogue back to an older revision; what came with the later ones is lost."""
         _lock(connection)
         self._check_way(self.current(connection), to)
         command.downgrade(self._config(connection), to)
 
     def sql(self, current: str | None, to: str | None = None) -> str:
-        """Return the statements of an upgrade, or of a downgrade `to` a revision, as text.
-
-        Raises:
-            CatalogueMismatch: There is no such way.
-        """
+        """Return the statements of an upgrade, or of a downgrade `to` a revision, as text."""
         output = StringIO()
         config = self._config(output=output)
         if to is None:

@@ -80,10 +80,7 @@ class CatalogueRows:
     async def add(self, rows: Sequence[dict[str, Any]], ids: Mapping[str, str]) -> int:
         """Add rows that are not there; return how many were not.
 
-        Args:
-            rows: The rows.
-            ids: The ids of databases here, by name. Runs of others are left out: nobody could see
-                them.
+        Runs of databases that have no id here are left out: nobody could see them.
         """
         tables = {table.name: table for table in KEPT}
         added = 0

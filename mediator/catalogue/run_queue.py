@@ -22,6 +22,9 @@ _DIED: Final = (
 )
 
 
+_REMEMBERED = timedelta(days=1)
+
+
 @dataclass(frozen=True, slots=True)
 class TakenRun:
     """What a worker needs of a run that it was given."""
@@ -139,17 +142,9 @@ def _in(seconds: float) -> ColumnElement[Any]:
     return func.now() + timedelta(seconds=seconds)
 
 
-_REMEMBERED = timedelta(days=1)
-
-
 @dataclass(frozen=True, slots=True)
 class WorkersSeen:
-    """Who has been seen of late.
-
-    Attributes:
-        working: How many can work.
-        failure: Why one of them cannot.
-    """
+    """How many workers of late can work, and why one of them cannot."""
 
     working: int
     failure: str | None

@@ -83,20 +83,14 @@ class StoredRun:
     """A run as the catalogue has it.
 
     Attributes:
-        id: Its id.
         position: Its place in the order of submission.
-        database: The database it belongs to.
-        database_id: The id of that database.
         document: The job, as JSON.
         dry_run: Whether it ends with its forecast.
-        state: Where it is.
         version: How often the row was changed.
         attempt: How often a worker took it.
         cancelling: Whether it is to end.
-        progress: What its worker last said.
+        progress: What its worker reported last.
         outcome: How it ended; empty while it has not.
-        created: When it was submitted.
-        ended: When it ended; None: it has not.
     """
 
     id: str
@@ -119,9 +113,9 @@ _STORED: Final = [runs.c[name] for name in StoredRun.__slots__]
 
 
 class CatalogueRuns:
-    """Runs, as those see them who want them: submits, shows, cancels and resumes.
+    """Submits, shows, cancels and resumes runs.
 
-    Whose they are is told by the id of a database: a later one of its name has none of them.
+    Runs belong to the id of a database: a later one of its name has none of them.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -146,8 +140,8 @@ class CatalogueRuns:
             document: The job.
             dry_run: Whether it ends with its forecast.
             key: By which it is recognised if it is submitted again.
-            fingerprint: What was submitted under the key.
-            bound: How many runs the tenant may have; None: as many as it likes.
+            fingerprint: Of what was submitted under the key.
+            bound: How many runs the tenant may have; None: any number.
 
         Raises:
             IdempotencyReused: The key was used for another job.
@@ -186,11 +180,7 @@ class CatalogueRuns:
         return _the_same(same, fingerprint), True
 
     async def find(self, database_id: str, run: str) -> StoredRun:
-        """Return a run.
-
-        Raises:
-            NotFound: There is none of this id.
-        """
+        """Return a run; raises `NotFound`."""
         found = select(*_STORED).where(_is(database_id, run))
         row = (await self._catalogue.execute(found)).first()
         return _stored(row)
@@ -209,12 +199,7 @@ class CatalogueRuns:
         return {(row.database, row.state): row[-1] for row in rows}
 
     async def cancel(self, database_id: str, run: str) -> StoredRun:
-        """Ask for the end of a run; one that nobody has ends at once.
-
-        Raises:
-            NotFound: There is none of this id.
-            Conflict: It has ended in another way.
-        """
+        """End a run that nobody has, or let its worker end it; `Conflict` if it has ended."""
         idle = or_(runs.c.state == "queued", runs.c.leased_until < func.now())
         async with self._catalogue.begin() as connection:
             ended = change(state="cancelled", ended=func.now(), leased_until=None)

@@ -106,7 +106,7 @@ class CatalogueSchemas:
         """Hold the writes to classes; return the new moment, and the database as it is then.
 
         The hold ends when the database is put or removed under it, when it is released, or after
-        `HOLD_S`, whoever sees to it then.
+        `HOLD_S`, by any replica.
 
         Raises:
             PreconditionFailed: Somebody else has changed the schema meanwhile.
@@ -140,10 +140,9 @@ class CatalogueSchemas:
                 await _next(connection, name)
 
     async def put(self, database: StoredDatabase) -> tuple[Moment, StoredDatabase]:
-        """Store a schema whose version follows the stored one; return the moment and what it is.
+        """Store a schema whose version follows the stored one; return the moment and the database.
 
-        Args:
-            database: The database; its `hold` is the one under which it is put, and ends.
+        It is put under its `hold`, if it has one, which ends.
 
         Raises:
             PreconditionFailed: Somebody else has changed the schema meanwhile, or has dropped the
@@ -171,11 +170,7 @@ class CatalogueSchemas:
         """Forget a database with all that the catalogue keeps of it; return the new moment.
 
         What is left of it elsewhere is to be cleared, see `dropped`. Its runs end, and count as
-        past their retention: whoever removes those removes their results as well.
-
-        Raises:
-            PreconditionFailed: Somebody else has changed the schema meanwhile.
-            Conflict: The hold has ended before, or somebody else holds writes to the database.
+        past their retention: who removes those removes their results as well. Raises what `put` does.
         """
         name, id_ = database.name, database.id
         kept = {"document": database.document, "layout": database.layout}
@@ -223,11 +218,7 @@ class CatalogueSchemas:
 
 
 async def _keep_unchanged(connection: AsyncConnection) -> int:
-    """Keep changes from coming between the reads of a transaction; wait for one under way.
-
-    Returns:
-        The epoch.
-    """
+    """Return the epoch, and let no change come between the reads of this transaction."""
     locked = select(epoch.c.epoch).with_for_update(read=True)
     return int((await connection.execute(locked)).scalar_one())
 

@@ -71,10 +71,7 @@ class PlacementEvaluation:
     async def evaluate(self, busy_share: float = 1.0) -> None:
         """Evaluate every database once: record proposals and violations.
 
-        The event loop is yielded after each of them.
-
-        Args:
-            busy_share: The share of the event loop's time that this may take.
+        The event loop is yielded after each, and `busy_share` of its time is used at most.
         """
         model = self._executor.model
         self._forget(model.databases.keys())

@@ -59,13 +59,7 @@ class _Known:
 
 
 class Follower:
-    """Keeps an executor's routing model up with the catalogue.
-
-    Args:
-        catalogue: Schemas as they are set.
-        executor: Whose model it is; nobody else gives it one.
-        calls: Refuses writes to classes that are held.
-    """
+    """Keeps an executor's routing model, which nobody else sets, up with the catalogue."""
 
     def __init__(self, catalogue: CatalogueSchemas, executor: Executor, calls: StoreCalls) -> None:
         self._catalogue = catalogue
@@ -100,11 +94,7 @@ class Follower:
         return self._known.moment.epoch
 
     async def catch_up(self) -> None:
-        """Put in force what has changed by now; waits for a change that is being made.
-
-        Raises:
-            Unavailable: The catalogue does not answer.
-        """
+        """Put in force what has changed by now; waits for a change that is being made."""
         while True:
             before = self._known
             news = await self._catalogue.since(before.moment)
@@ -202,12 +192,9 @@ async def _placed(known: _Placed | None, stored: StoredDatabase) -> _Placed:
 class Coalesced:
     """Runs something for all callers, one run at a time.
 
-    A caller gets a run that *started after his call*, since the present one may have read too
+    A caller gets a run that *started after its call*, since the present one may have read too
     early. All calls during a run share the next one, with its failure, so each waits for two runs
     at most. A run whose caller is cancelled does not count; the next caller starts another.
-
-    Args:
-        run: The work.
     """
 
     def __init__(self, run: Callable[[], Awaitable[object]]) -> None:

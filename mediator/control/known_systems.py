@@ -138,10 +138,10 @@ def updated(own: KnownSystem, other: KnownSystem) -> KnownSystem:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Probe and calibration of one server version.
+    """Probe and calibration of one server version; about another version they are void.
 
     Attributes:
-        server: Product and version; findings about another one are void.
+        server: Product and version.
         durability_s: Seconds of acknowledged writes that a crash may lose, if known.
         replicas: Connected replicas, if known.
         capabilities: What was proven or refuted, and how.

@@ -34,12 +34,7 @@ _PAUSE_S: Final = 0.05
 class Membership:
     """This replica among the others.
 
-    Args:
-        replicas: All of them.
-        name: The name of this one.
-        in_force: Looks at the catalogue, puts in force what has changed, and returns the epoch.
-        calls: What writes, under the lease.
-        clock: The time.
+    `in_force` looks at the catalogue, puts in force what has changed, and returns the epoch.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Opening a system: its store is made, opened, and examined if nothing is known of its server."""
+"""Opening of systems: a store is made, opened, and examined if nothing is known of its server."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mediator.stores.systems import StoreFactory
 __all__ = ["Opening", "Retirement"]
 
 
-class Opening:
-    """Opens systems.
+BEFORE_S: Final = 10.0
+"""What passes at most between finding a store and calling it."""
 
-    Args:
-        factory: Makes a store of the right kind.
-    """
+
+class Opening:
+    """Opens systems; the factory makes a store of the right kind."""
 
     def __init__(self, factory: StoreFactory) -> None:
         self._factory = factory
@@ -30,11 +30,9 @@ class Opening:
     async def open(
         self, config: SystemConfig, findings: Findings | None = None
     ) -> tuple[Store, Findings]:
-        """Return an open store, and what was found out about its server, now or before.
+        """Return an open store, and the findings about its server, known or new.
 
-        Args:
-            config: How the system is reached.
-            findings: What is known of it; it holds for one version of the server (guarantee 6).
+        What is known holds for one version of the server (guarantee 6).
 
         Raises:
             Invalid: There is no such kind, or no such URL.
@@ -68,12 +66,13 @@ class Opening:
             return findings_of(report, report.facts, calibration)
 
 
-BEFORE_S: Final = 10.0
-"""What passes at most between finding a store and calling it."""
-
-
 class Retirement:
-    """Stores that are about to be closed."""
+    """Replaced stores, which are closed once nothing can be using them.
+
+    A caller uses a store for one call, which is bounded by the store's deadline; a write calls the
+    guard before, which is bounded as well. So a replaced store is left open for both together, and
+    no call is cut off.
+    """
 
     def __init__(self) -> None:
         self._leaving: dict[asyncio.Task[None], Store] = {}

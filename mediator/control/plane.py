@@ -76,7 +76,7 @@ class ControlPlane:
             before: Called before anything is changed, once the schema is found to be in order.
 
         Raises:
-            SchemaInvalid: With the place of every mistake.
+            SchemaInvalid: With the location of every mistake.
             Unplaceable: No system serves a node; the routing model stays as it was.
             DataWouldMove: Existing data would move; `extra["plan"]`.
             PreconditionFailed: The stored version is another.
@@ -90,14 +90,8 @@ class ControlPlane:
     ) -> None:
         """Return if all of these schemas could be set, by the names of their databases.
 
-        Args:
-            documents: The schemas as JSON.
-            statements: What an operator would have said of systems before (`add_statements`).
-
-        Raises:
-            SchemaInvalid: With the place of every mistake.
-            Unplaceable: No system serves a node.
-            DataWouldMove: Existing data would move; `extra["plan"]`.
+        `statements` are what an operator would have said of systems before (`add_statements`).
+        Raises what `set_schema` does.
         """
         for each in statements.values():
             _check_statements(each["metrics"], each["declared"])
@@ -137,11 +131,9 @@ class ControlPlane:
         return await self._reevaluated(known)
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add to what operators say of systems here what they said of them elsewhere.
+        """Add what operators said elsewhere of systems that are here; what is stated here holds.
 
-        Args:
-            statements: `kind`, `declared` and `metrics` of systems, by name; those that are not
-                here are left out, and what is stated here holds.
+        Each has `kind`, `declared` and `metrics`.
         """
         for known in self._registry:
             if known.name in statements:
@@ -164,7 +156,7 @@ class ControlPlane:
             await self._registry.forget(name)
 
     async def advise(self, document: Any) -> dict[str, Any]:
-        """Answer advice for {"schema", "systems"}: pure; without "systems" the registered ones."""
+        """Answer advice for {"schema", "systems"}; without "systems", for the registered."""
         # A schema at the limits takes seconds: the other requests must not wait for it.
         return await asyncio.to_thread(self._advise, document)
 
@@ -177,7 +169,7 @@ class ControlPlane:
     async def explain(
         self, database: str, class_name: str | None = None, field: str | None = None
     ) -> dict[str, Any]:
-        """Say where a node is placed and why: candidates, metrics, scores, margins, thresholds."""
+        """Explain where a node is placed: candidates, metrics, scores, margins."""
         await self._schemas.refresh()
         node = ".".join(filter(None, (class_name, field))) or ROOT
         explanation = await asyncio.to_thread(self._evaluation.explain, database, node)
@@ -193,7 +185,7 @@ class ControlPlane:
 
         Raises:
             NotFound: There is no such database.
-            Invalid, SchemaInvalid: The supposition is wrong, with the place of every mistake.
+            Invalid, SchemaInvalid: The supposition is wrong, with the location of every mistake.
             Unplaceable: No system would be left for a node.
         """
         await self._schemas.refresh()

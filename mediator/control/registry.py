@@ -43,16 +43,7 @@ _Opened = tuple[Store, Findings]
 
 
 class Registry:
-    """All registered systems, in the order of their registration.
-
-    Args:
-        systems: The opened stores, for the data plane.
-        catalogue: Stores registrations.
-        factory: Creates a store of the right kind.
-        metrics: Of live traffic.
-        observe: Called with registrations.
-        clock: The time, for the breakers.
-    """
+    """All registered systems, in the order of their registration."""
 
     def __init__(
         self,
@@ -196,11 +187,7 @@ class Registry:
         await self._store(self.get(name), lambda now: with_statements(now, statements))
 
     async def examine(self, name: str) -> KnownSystem:
-        """Probe and calibrate a system again.
-
-        Raises:
-            Unavailable: It does not answer.
-        """
+        """Probe and calibrate a system again; `Unavailable` if it does not answer."""
         self.get(name)
         store = self._systems.get(name).store
         try:
@@ -325,9 +312,8 @@ class Registry:
     async def _load_changes(self) -> list[tuple[KnownSystem, KnownSystem]]:
         """Load the registrations of other replicas from the catalogue.
 
-        Returns:
-            Systems with another address, as they were and as they are to be, without those that
-            our own settings name.
+        Returns the systems with another address, as they were and as they are to be, without those
+        that our own settings name.
         """
         moved = []
         async with self._storing:

@@ -283,11 +283,7 @@ class Schemas:
         return {c for c, route in present.classes.items() if await self._count(route)}
 
     async def count(self, name: str) -> int:
-        """Count the objects of a database; one that is not there has none.
-
-        Raises:
-            Unavailable: A system does not answer, or not in time.
-        """
+        """Count the objects of a database, 0 if it is not there; raises `Unavailable`."""
         present = self._executor.model.databases.get(name)
         routes = present.classes.values() if present else ()
         return sum([await self._count(route) for route in routes])

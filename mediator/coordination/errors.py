@@ -12,11 +12,7 @@ __all__ = ["reply_of", "unavailable"]
 
 
 async def reply_of(call: Any) -> Any:
-    """Return the reply to a call of the driver, whose methods are not typed.
-
-    Raises:
-        Unavailable: There is none.
-    """
+    """Return the reply to an untyped call of the driver; raises `Unavailable`."""
     try:
         return await call
     except (RedisError, OSError) as error:

@@ -80,11 +80,8 @@ class Retention:
 class RedisFeed:
     """The feeds of all databases in one Redis; see `mediator.changes.feed.Feed`.
 
-    Args:
-        redis: The Redis.
-        client: Knows `SCRIPTS`, for the calls that relays make all the time: they are short, and
-            cost a fraction of one through the driver's pool.
-        retention: What the feed keeps.
+    The client knows `SCRIPTS`. It is for the calls that relays make all the time: they are short,
+    and cost a fraction of one through the driver's pool.
     """
 
     def __init__(
