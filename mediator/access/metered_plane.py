@@ -191,8 +191,8 @@ def _bound(model: RoutingModel, operation: Operation) -> Operation:
         return operation
     database = model.databases.get(operation.database)
     route = None if database is None else database.classes.get(operation.class_name)
-    asks = route is not None and route.schema.require_if_match
-    replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not asks
+    has_to_match = route is not None and route.schema.require_if_match
+    replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not has_to_match
     head = (*operation.head[:4], _PRESENT if replaces else _NEVER, operation.fingerprint)
     return Put(*head, operation.values)
 

@@ -5,7 +5,7 @@ version. Nothing is stopped meanwhile, neither writes nor relays. What can come 
 W of an object that begins and ends while the backup runs:
 
 - The object is read before W or after it: the backup has the one or the other state of each group.
-  A group lives in one record of one system, which is read as a whole, so its values are those of
+  A group is in one record of one system, which is read as a whole, so its values are those of
   its version: a state that was.
 - W writes groups on several systems, and they are read between: they are seen not to be of one
   write (`Outcome.partial`), and the object is read again until they are, before W or after it.
@@ -16,7 +16,7 @@ W of an object that begins and ends while the backup runs:
 - The schema is set: the backup ends with an error, as its objects would be of two schemas.
 
 The position of the feed is taken first. Every change before it had taken effect when its object was
-read, and every change after it has a version that tells whether the object has it already: so who
+read, and every change after it has a version that shows whether the object has it already: who
 loads the backup and follows the feed from there arrives at what the installation holds.
 
 A backup that is killed has no manifest, and is none.

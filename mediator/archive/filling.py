@@ -40,7 +40,7 @@ __all__ = ["ClassTarget", "Restored"]
 
 CHUNK: Final = 200
 TIMEOUT_S: Final = 120.0
-"""For how long a write is tried; one whose process has died is settled well within it."""
+"""For how long a write is tried; one whose process has died is resolved well within it."""
 
 _PAUSE_S: Final = 0.5
 
@@ -152,7 +152,7 @@ class ClassTarget:
     async def _carry_out(self, writes: Sequence[Put | Delete]) -> list[Outcome | MediatorError]:
         """Carry out writes; those that earlier ones stand in the way of are tried again.
 
-        A restoration that was killed may have left one behind, which is settled in a while.
+        A restoration that was killed may have left one behind, which is resolved in a while.
         """
         answers = await self._plane.batch(writes)
         until = self._clock.monotonic() + TIMEOUT_S

@@ -167,13 +167,9 @@ class CatalogueRuns:
                 added = await connection.execute(row.on_conflict_do_nothing().returning(*_STORED))
                 if found := added.first():
                     return _run(found), False
-            earlier = await connection.execute(
-                select(*_STORED, runs.c.fingerprint).where(
-                    # Without a key nothing came before: `= null` finds nothing, `is null` would.
-                    runs.c.database_id == database_id,
-                    runs.c.key == literal(key, Text),
-                )
-            )
+            # Without a key nothing came before: `= null` finds nothing, `is null` would.
+            same_key = (runs.c.database_id == database_id) & (runs.c.key == literal(key, Text))
+            earlier = await connection.execute(select(*_STORED, runs.c.fingerprint).where(same_key))
             same = earlier.mappings().first()
         if same is None and bound is not None and not room:
             raise bound.refusal()
@@ -206,8 +202,8 @@ class CatalogueRuns:
             await connection.execute(
                 ended.where(_is(database_id, run), runs.c.ended.is_(None), idle)
             )
-            asked = change(cancelling=True).where(_is(database_id, run), runs.c.ended.is_(None))
-            await connection.execute(asked.where(runs.c.cancelling.is_(False)))
+            cancelled = change(cancelling=True).where(_is(database_id, run), runs.c.ended.is_(None))
+            await connection.execute(cancelled.where(runs.c.cancelling.is_(False)))
             found = await connection.execute(select(*_STORED).where(_is(database_id, run)))
             stored = _stored(found.first())
         if stored.state in ENDED - {"cancelled"}:

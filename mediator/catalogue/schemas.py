@@ -170,7 +170,7 @@ class CatalogueSchemas:
         """Forget a database with all that the catalogue keeps of it; return the new moment.
 
         What is left of it elsewhere is to be cleared, see `dropped`. Its runs end, and count as
-        past their retention: who removes those removes their results as well. Raises what `put` does.
+        past their retention: who removes those removes their results as well. Raises as `put`.
         """
         name, id_ = database.name, database.id
         kept = {"document": database.document, "layout": database.layout}

@@ -72,8 +72,8 @@ databases = Table(
     Column("owned_until", JSONB, nullable=False, server_default=text("'{}'")),
 )
 """One row per database: its id, which none ever had before, its schema as JSON, where each cache
-group of each class lives, the classes whose writes are held while they are placed anew, and until
-when the objects of classes had owners that have none any more."""
+group of each class is placed, the classes whose writes are held while they are placed anew, and
+until when the objects of classes had owners that have none any more."""
 
 dropped_databases = Table(
     "dropped_databases",

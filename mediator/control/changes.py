@@ -1,10 +1,10 @@
-"""Schema changes: the stored form, and the effects on data that is there."""
+"""Schema changes: the plan of one, its effects on data that is there, and on the view."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from mediator.base.errors import DataWouldMove, Location, SchemaInvalid, Unplaceable
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
@@ -16,6 +16,7 @@ from mediator.control.layout import (
     same_place,
     view_system_of,
 )
+from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
@@ -26,7 +27,6 @@ from mediator.stores.systems import Systems
 
 __all__ = [
     "SchemaPlan",
-    "ViewMaintainer",
     "check_view",
     "decide_change",
     "drifted",
@@ -185,17 +185,6 @@ def decide_change(
     return decision, moves + reinterpreted(schema, present.schema, holding)
 
 
-class ViewMaintainer(Protocol):
-    """Maintains views; see `mediator.materialisation.service.ViewService`."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether views are maintained at all."""
-
-    async def retract(self, copies: Sequence[Fragment]) -> None:
-        """Mark copies as incomplete, so that they are built anew; raises `Unavailable`."""
-
-
 def without_copies(systems: Systems) -> list[str]:
     """Return the names of the systems that cannot hold copies."""
     return [guarded.name for guarded in systems if not isinstance(guarded.store, Mirror)]
@@ -217,9 +206,9 @@ def check_view(schema: Schema, view: str | None, systems: Systems) -> None:
     raise SchemaInvalid(f"There can be no materialised view: {mistake}.", locations=[location])
 
 
-def notes_on_view(schema: Schema, maintainer: ViewMaintainer) -> list[str]:
+def notes_on_view(schema: Schema, views: ViewService) -> list[str]:
     """Return the note that a view will not be maintained, if so."""
-    if schema.mode is not Mode.MICROBATCHED or maintainer.is_active:
+    if schema.mode is not Mode.MICROBATCHED or views.is_active:
         return []
     return ["Without a coordination Redis nothing is copied into the view: it answers no reads."]
 

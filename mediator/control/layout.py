@@ -1,4 +1,4 @@
-"""Layouts: where each cache group of each class lives, as the catalogue keeps it.
+"""Layouts: where each cache group of each class is placed, as the catalogue keeps it.
 
 Stores name records of a class by its *generation*. A class gets one when it is made, and another
 one when it is placed anew and leaves a system. So whatever still goes to a place that was left, a

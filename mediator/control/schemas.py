@@ -43,7 +43,6 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.changes import (
     SchemaPlan,
-    ViewMaintainer,
     check_view,
     decide_change,
     left_behind,
@@ -70,6 +69,7 @@ from mediator.control.membership import Membership
 from mediator.control.port import BeforeChange, SchemaChange
 from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
+from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
@@ -96,7 +96,7 @@ class Schemas:
         executor: Executor,
         follower: Follower,
         membership: Membership,
-        maintainer: ViewMaintainer,
+        views: ViewService,
         clearing: Clearing,
         observe: Observer,
     ) -> None:
@@ -106,7 +106,7 @@ class Schemas:
         self._executor = executor
         self._follower = follower
         self._membership = membership
-        self._view_maintainer = maintainer
+        self._views = views
         self._clearing = clearing
         self._observe = observe
         self._changing = asyncio.Lock()
@@ -237,7 +237,7 @@ class Schemas:
             moves=tuple(moves),
             notes=(
                 *await offload(True, notes_on, decision),
-                *notes_on_view(schema, self._view_maintainer),
+                *notes_on_view(schema, self._views),
             ),
         )
 
@@ -316,7 +316,7 @@ class Schemas:
             previous = same_place(plan.present, fragment)
             await self._on(fragment, "write", _preparing(fragment, previous))
         # What is known of a copy by this name is not about the one that is made now.
-        await self._view_maintainer.retract(missing_copies(plan.present, plan.route))
+        await self._views.retract(missing_copies(plan.present, plan.route))
         for copy in copies_of(plan.route):
             await self._on(copy, "write", _preparing(copy, None))
         return await self._catalogue.put(new)

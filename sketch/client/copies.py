@@ -1,4 +1,4 @@
-"""The client's own cache: copies of answers, the least recently used of which give way."""
+"""The client's own cache, which drops the least recently used copies, and the order of versions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from sketch.client.statistics import Statistics
 __all__ = ["NO_TTL", "Copies", "Copy", "is_newer"]
 
 NO_TTL = 1
-"""End of the life of what was never promised one, but may be shown while it is fresh."""
+"""The expiry of what was promised none, but may be shown while it is fresh."""
 
 _OVERHEAD = 400
 """What a copy takes in memory beside its texts, roughly (bytes)."""
 
 
+_TAG = re.compile(r'(?:W/)?"(j[0-9]{1,18})((?:\.[a-z0-9_]{1,128}:[0-9]{1,19})+)"', re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """An answer that was received, or the mark of one that must not be kept.
+    """An answer that was received, or the trace of one that must not be kept.
 
     Attributes:
         status: 200, or 404 for an object that is not there.
@@ -28,7 +31,7 @@ class Copy:
         since: A time, by the client's clock, at which the answer was not outdated yet.
         knows: What this client had written until then is in it.
         received: When it came.
-        expires_us: End of its life by the sketch's clock (microseconds); 0: it may not be shown
+        expires_us: When it expires by the sketch's clock (microseconds); 0: it may not be shown
             again unless the origin confirms it.
         epoch: Of the filters it was covered by.
     """
@@ -44,12 +47,7 @@ class Copy:
 
 
 class Copies:
-    """Copies by address, within a number of bytes.
-
-    Args:
-        limit_bytes: What they may take together.
-        statistics: Where to count.
-    """
+    """Copies by address, within a number of bytes."""
 
     def __init__(self, limit_bytes: int, statistics: Statistics) -> None:
         self._limit = limit_bytes
@@ -91,8 +89,8 @@ class Copies:
 def _latest(old: Copy, new: Copy) -> Copy:
     """Return what a client may go by that has received both: never the older one of two.
 
-    Answers overtake each other. If the second was asked for before the first had come, only their
-    versions tell which one is older; where they do not, neither may be shown again. What the newer
+    Answers overtake each other. If the second was requested before the first had come, only their
+    versions show which one is older; where they do not, neither may be shown again. What the newer
     one is not outdated by, and what it knows of, it has from both.
     """
     if new.since >= old.received:
@@ -106,7 +104,7 @@ def _latest(old: Copy, new: Copy) -> Copy:
 
 
 def _newer(old: Copy, new: Copy) -> Copy:
-    """Return the newer one of two whose order is not known, or a mark."""
+    """Return the newer one of two whose order is not known, or a copy that may not be shown."""
     if (old.status, old.etag, old.body) == (new.status, new.etag, new.body):
         return new
     newer = is_newer(new.etag, old.etag)
@@ -120,15 +118,11 @@ def _size(address: str, copy: Copy) -> int:
     return _OVERHEAD + len(address) + len(copy.body or b"") + len(copy.etag or "")
 
 
-_TAG = re.compile(r'(?:W/)?"(j[0-9]{1,18})((?:\.[a-z0-9_]{1,128}:[0-9]{1,19})+)"', re.ASCII)
-
-
 def is_newer(tag: str | None, than: str | None) -> bool | None:
-    """Compare two tags of one resource.
+    """Whether a tag names a newer state of a resource than another, or the same.
 
-    Returns:
-        Whether the first names a newer state than the second, or the same; None if that cannot be
-        told: of objects that are not there, of results of queries, under another schema.
+    A tag names the version of each cache group, and versions only grow (docs/data-api.md). None:
+    that is unknown, as of objects that are not there, of results, or under another schema.
     """
     if tag is None or than is None:
         return None

@@ -38,12 +38,8 @@ class Transaction:
     It reads every resource once and answers it alike from then on. It does not read what it has
     written: read first. Used as ``async with``; an exception in the block leaves all as it is.
 
-    Args:
-        read: Answers reads within the client's bound.
-        commit: Sends the transaction.
-
     Attributes:
-        results: Once it is committed: what became of each write, in their order.
+        results: Once it is committed: the result of each write, in their order.
     """
 
     def __init__(
@@ -164,14 +160,7 @@ class Transaction:
 
 
 class Transactor:
-    """Sends transactions, and remembers what they wrote and what they read in vain.
-
-    Args:
-        read: Answers reads within the client's bound.
-        connection: Sends requests.
-        own_writes: Where to remember it.
-        sleep: Waits for some seconds.
-    """
+    """Sends transactions, and remembers what they wrote and what they read in vain."""
 
     def __init__(
         self,

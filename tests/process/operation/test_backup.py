@@ -29,8 +29,9 @@ from mediator.archive.installation import ArchiveProgress
 from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
 from mediator.archive.restore import Restoration
 from mediator.base.errors import Conflict, MediatorError, NotFound, Unplaceable
+from mediator.catalogue import tables
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.rows import KEPT, LEFT, CatalogueRows
+from mediator.catalogue.rows import KEPT, CatalogueRows
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.tables import metadata
 from mediator.changes.feed import PositionGone
@@ -83,6 +84,23 @@ async def installation(
             return started
 
         yield start
+
+
+LEFT = (
+    tables.databases,  # by their schemas
+    tables.systems,  # how to reach them is the settings' to say
+    tables.dropped_databases,  # nothing of them is left where it is restored
+    tables.epoch,
+    tables.schema_changes,
+    tables.access,  # counts on where it is restored
+    tables.transactions,  # resolved, or not in the backup
+    tables.revisions,
+    tables.violations,
+    tables.proposals,  # what scores say there is found out anew
+    tables.replicas,
+    tables.workers,
+)
+"""Tables whose rows are in no backup."""
 
 
 def ignore(_: ArchiveProgress) -> None: ...
