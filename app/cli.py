@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from app.commands.consoles import errors
-from mediator.embedded.private import PRIVATE_UMASK
+from mediator.embedded.directories import PRIVATE_UMASK
 
 __all__ = ["COMMANDS", "command_line", "main"]
 

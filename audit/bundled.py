@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.outcome import Outcome
-from mediator.embedded.wheels import programs_in_wheel
+from mediator.embedded.programs import programs_in_wheel
 
 __all__ = ["FixedList", "audit_bundled", "judge_bundled", "read_list"]
 

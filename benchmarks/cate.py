@@ -21,11 +21,10 @@ from typing import Final, NamedTuple
 from app.commands.demo.failed import Failed
 from benchmarks.harness.report import Measured, Options, Result
 from sketch.instruments.simulate.comparison import Comparison, Question, compare
-from sketch.instruments.simulate.hill_climbing import HillClimbing
 from sketch.instruments.simulate.run import Prepared
 from sketch.instruments.simulate.workload import WORKLOADS, Mix, Workload
 from sketch.instruments.simulate.world import World
-from sketch.ttl.weights import Weights
+from sketch.ttl.port import Weights
 
 __all__ = ["run"]
 
@@ -63,11 +62,9 @@ async def run(options: Options) -> Measured:
     results: list[Result] = []
     with ProcessPoolExecutor(_PROCESSES) as pool:
         worlds = [_world(case, options) for case in cases]
-        hill_climbing = HillClimbing(starts=2 if options.quick else 10)
+        starts = 2 if options.quick else 10
         options.say(f"{worlds[0].workload.operations:,} operations of each workload")
-        for case, found in zip(
-            cases, pool.map(_compared, worlds, repeat(hill_climbing)), strict=True
-        ):
+        for case, found in zip(cases, pool.map(_compared, worlds, repeat(starts)), strict=True):
             results += _results(case, found, options)
     return Measured(results)
 
@@ -80,8 +77,8 @@ def _world(case: _Case, options: Options) -> World:
     return World(Workload(mix, operations, warm_up=warm_up), seed=options.seed)
 
 
-def _compared(world: World, hill_climbing: HillClimbing) -> Comparison:
-    return compare(Prepared.of(world), Question(_WEIGHTS, hill_climbing=hill_climbing))
+def _compared(world: World, starts: int) -> Comparison:
+    return compare(Prepared.of(world), Question(_WEIGHTS, starts=starts))
 
 
 def _results(case: _Case, found: Comparison, options: Options) -> Iterator[Result]:

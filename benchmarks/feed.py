@@ -34,8 +34,7 @@ from benchmarks.harness.shared_servers import (
 from benchmarks.harness.subscriber import ListenerProcess
 from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
-from mediator.changes.feed import BEGINNING, LogBatch, Source
-from mediator.changes.partitions import PARTITIONS
+from mediator.changes.feed import BEGINNING, PARTITIONS, LogBatch, Source
 from mediator.coordination.connecting import client_of
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.leases import Leases

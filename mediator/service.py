@@ -30,9 +30,8 @@ from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
-from mediator.changes.acknowledging import LeasedAcknowledging
 from mediator.changes.service import ChangeService
-from mediator.changes.writers import Writers
+from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.clearing import Clearing
 from mediator.control.evaluation import Hysteresis, PlacementEvaluation
 from mediator.control.follower import Follower
@@ -48,7 +47,7 @@ from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
 from mediator.materialisation.service import ViewService
-from mediator.materialisation.watermarks import Watermarks
+from mediator.materialisation.state import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep

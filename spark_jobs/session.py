@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from mediator.embedded.java import NoJava, find_java
+from mediator.embedded.programs import NoJava, find_java
 from spark_jobs.gpu import ON_GPU, GpuUnavailable, GpuUse, is_here, look_for_gpu
 from spark_jobs.private_jvm import closed_settings, settings_file
 

@@ -15,7 +15,7 @@ from app.telemetry.recent_events import RecentEvents
 from mediator.control.tenancy import Tenancy
 from mediator.integrity.check import Integrity
 from mediator.materialisation.service import ViewService
-from mediator.staleness_probes import StalenessProbes
+from mediator.staleness_probes.service import StalenessProbes
 
 __all__ = ["AdminContext"]
 

@@ -77,7 +77,7 @@ class Sketches:
     ) -> Response:
         client_filter = ClientFilter.of(snapshot, self._valid_for_ms, groups)
         as_json = asks_for(routed.request.headers.get(b"accept", ""), JSON)
-        tag = f'"{snapshot.run_id}-{snapshot.generation}-{client_filter.map_digest}'
+        tag = f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}'
         tag += '-j"' if as_json else '-b"'
         headers: Headers = [
             (b"etag", tag.encode()),

@@ -28,7 +28,7 @@ from sketch.protocol.queries import LONGEST, canonical_query, key_of_query
 from sketch.protocol.tags import tag_of
 from sketch.protocol.times import granted_us
 from sketch.ttl import TtlEstimator
-from sketch.ttl.events import TtlGranted
+from sketch.ttl.port import TtlGranted
 
 __all__ = ["CachedReads", "ReadGrant"]
 

@@ -44,7 +44,7 @@ from sketch.purging import Purging
 from sketch.purging.events import PurgeEvents
 from sketch.redis.server import RedisSketch
 from sketch.ttl import TtlEstimator
-from sketch.ttl.events import TtlGranted
+from sketch.ttl.port import TtlGranted
 
 __all__ = ["CacheEvents", "Caches", "make_caches"]
 

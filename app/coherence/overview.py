@@ -33,8 +33,8 @@ def describe(
     return {
         "database": state.partition.database,
         "class": state.partition.class_name,
-        "incarnation": state.run_id,
         "generation": state.generation,
+        "revision": state.revision,
         "filter": {
             "keys": state.keys,
             "fill": state.bits_set / shape.bits,

@@ -11,7 +11,9 @@ import httpx
 
 from app.http.etags import parse_tag
 from mediator.base.errors import Unavailable
-from mediator.staleness_probes import CacheReaders, ProbeRequest, Reader, Versions
+from mediator.staleness_probes.model import ProbeRequest
+from mediator.staleness_probes.path import Reader, Versions
+from mediator.staleness_probes.service import CacheReaders
 from sketch.client import CoherentClient, PortolanError
 
 __all__ = ["cache_readers"]

@@ -28,7 +28,7 @@ def check_trace(
     docs/instruments.md says what a line is. Ends with 1 if the trace does not hold, with 2 if it
     cannot be read.
     """
-    from sketch.instruments.trace import check_trace as check
+    from sketch.instruments.trace.check import check_trace as check
 
     try:
         text, status = check(file, delta, "ack" if ack else "vis", as_json=json)

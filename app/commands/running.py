@@ -15,7 +15,7 @@ import typer
 from app.commands.consoles import errors
 from app.service.interruption import Interrupted, NotClosed
 from mediator.base.errors import MediatorError
-from mediator.embedded.lock import DataDirectoryBusy
+from mediator.embedded.directories import DataDirectoryBusy
 from mediator.embedded.port import EmbeddedStartError
 
 if TYPE_CHECKING:

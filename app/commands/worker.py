@@ -52,7 +52,7 @@ def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
     from pydantic import SecretStr
 
     from app.settings.main import MediatorSettings
-    from mediator.embedded.joining import join
+    from mediator.embedded.fleet import join
 
     settings = MediatorSettings()
     if data_dir is not None:

@@ -19,7 +19,7 @@ from app.security.jwks import KeySet
 from mediator.access.model import MAX_GRANTS, Grant, Principal, is_subject, parse_grant
 from mediator.base.clock import Clock
 from mediator.base.errors import Unauthenticated
-from mediator.schema.json_node import NAME
+from mediator.schema.ids import NAME
 
 __all__ = ["LONGEST_TOKEN", "TENANT_CLAIM", "TokenRules", "Tokens"]
 

@@ -46,7 +46,7 @@ from mediator.embedded.port import Endpoint, Kind
 from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
 from mediator.service import Mediator, MediatorOptions
-from mediator.staleness_probes import StalenessProbes
+from mediator.staleness_probes.service import StalenessProbes
 from mediator.stores.kinds import make_store
 
 __all__ = ["Container", "build", "on_embedded", "reading", "writing"]

@@ -12,7 +12,7 @@ from app.coherence.query_registry import ResultsChanged
 from app.telemetry.metric_group import OF_CLASS, Handler, counter, gauge
 from sketch.protocol.port import Partition
 from sketch.ttl import Regret
-from sketch.ttl.events import TtlGranted
+from sketch.ttl.port import TtlGranted
 
 __all__ = ["CacheMetrics"]
 

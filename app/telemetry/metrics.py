@@ -19,7 +19,7 @@ from app.telemetry.requests import RequestMetrics
 from app.telemetry.stores import StoreMetrics
 from app.telemetry.tenants import TenantMetrics
 from mediator.base.observation import RequestFinished, StoreCallFinished, ViewReadFinished
-from sketch.ttl.events import TtlGranted
+from sketch.ttl.port import TtlGranted
 
 __all__ = ["Metrics"]
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from mediator.base.errors import Invalid, Location
-from mediator.schema.json_node import NAME
+from mediator.schema.ids import NAME
 
 __all__ = [
     "ANY",

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from mediator.base.errors import Conflict
-from mediator.schema.json_node import NAME
+from mediator.schema.ids import NAME
 
 __all__ = [
     "CATALOGUE",

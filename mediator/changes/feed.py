@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final, Protocol
 
 from mediator.base.errors import MediatorError
@@ -20,6 +21,7 @@ from mediator.model.change import Change
 
 __all__ = [
     "BEGINNING",
+    "PARTITIONS",
     "Event",
     "Feed",
     "FeedWentBack",
@@ -28,7 +30,18 @@ __all__ = [
     "PositionGone",
     "Source",
     "WriterProgress",
+    "partition_of",
 ]
+
+PARTITIONS: Final = 4
+"""Streams of each database's feed. Another number would break the order of changes."""
+
+
+def partition_of(class_name: str, object_id: str) -> int:
+    """Return the partition of an object's changes."""
+    name = f"{class_name}/{object_id}".encode()
+    return int.from_bytes(blake2b(name, digest_size=4).digest()) % PARTITIONS
+
 
 BEGINNING: Final = "0-0"
 

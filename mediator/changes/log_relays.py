@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from mediator.base.cancellation import end
 from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError
-from mediator.base.lease import Lease
+from mediator.base.lease import Lease, Leasing
 from mediator.base.observation import (
     ChangesRelayed,
     FeedFellBack,
@@ -20,7 +21,6 @@ from mediator.base.observation import (
     Observer,
     StoreCallFinished,
 )
-from mediator.changes.backoff import IdleBackoff
 from mediator.changes.feed import Feed, FeedWentBack, LeaseLost
 from mediator.changes.relay import LogRelay, RelayResult
 from mediator.changes.routes import SystemRoutes
@@ -28,7 +28,42 @@ from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import ChangeLog, StoreError
 from mediator.stores.systems import Systems
 
-__all__ = ["Leasing", "LogRelays"]
+__all__ = ["IdleBackoff", "LogRelays"]
+
+MIN_WAIT_S: Final = 0.05
+"""A relay of many changes costs as much as one of few, so changes are gathered for this long."""
+
+MAX_WAIT_S: Final = 0.2
+
+
+class IdleBackoff:
+    """Waits that double while there are no changes, and that a wake-up cuts short.
+
+    It does not cut the shortest wait, so that changes which come one by one are relayed together.
+    """
+
+    def __init__(self) -> None:
+        self._woken = asyncio.Event()
+        self._wait_s = MIN_WAIT_S
+
+    def wake(self) -> None:
+        """End the wait, as there are changes."""
+        self._woken.set()
+
+    async def wait(self, *, found: bool) -> None:
+        """Wait before the next read.
+
+        Args:
+            found: Whether the last one found anything.
+        """
+        self._wait_s = MIN_WAIT_S if found else min(self._wait_s * 2, MAX_WAIT_S)
+        await asyncio.sleep(MIN_WAIT_S)
+        if self._wait_s > MIN_WAIT_S:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._wait_s - MIN_WAIT_S):
+                    await self._woken.wait()
+        self._woken.clear()  # the next read sees all of them
+
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +71,6 @@ LEASE_S: Final = 3.0
 RENEW_S: Final = 1.0
 TRIM_S: Final = 10.0
 PAUSE_S: Final = 0.5
-
-
-class Leasing(Protocol):
-    """Grants leases; see `mediator.coordination.leases.Leases`."""
-
-    async def acquire(self, name: str, token: str, ttl_s: float) -> bool:
-        """Take or renew a lease."""
-
-    async def release(self, name: str, token: str) -> None:
-        """Release a lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from mediator.base.clock import Clock
 from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observer
 from mediator.changes.feed import Feed, FeedWentBack, WriterProgress
 from mediator.changes.pending_relay import Append, PendingRelay
-from mediator.changes.recent_changes import RecentChanges
+from mediator.changes.relay import KEEP_S
 from mediator.changes.routes import SystemRoutes
 from mediator.changes.writers import Writers, WriterStatus
 from mediator.model.change import Change
@@ -19,7 +20,7 @@ from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import PendingChanges, StoreError, UnrelayedChanges
 from mediator.stores.systems import Systems
 
-__all__ = ["PendingRelays"]
+__all__ = ["PendingRelays", "RecentChanges"]
 
 log = logging.getLogger(__name__)
 
@@ -261,3 +262,31 @@ def _log_inconsistent(record: UnrelayedChanges) -> None:
         fragment.class_name,
         record.id,
     )
+
+
+_MAX: Final = 100_000
+
+
+class RecentChanges:
+    """Changes of the last minutes, bounded in number."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changes: deque[tuple[float, Change]] = deque()
+        self.is_truncated = False
+        """Whether some were dropped before their time."""
+
+    def add(self, changes: Sequence[Change]) -> None:
+        """Add changes."""
+        now = self._clock.monotonic()
+        self._changes.extend((now, change) for change in changes)
+        while self._changes and self._changes[0][0] < now - KEEP_S:
+            self._changes.popleft()
+            self.is_truncated = False
+        while len(self._changes) > _MAX:
+            self._changes.popleft()
+            self.is_truncated = True
+
+    def of(self, database: str) -> list[Change]:
+        """Return the changes of a database, in their order."""
+        return [change for _, change in self._changes if change.database_id == database]

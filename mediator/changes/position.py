@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from mediator.base.errors import Invalid, Location
-from mediator.changes.feed import BEGINNING
-from mediator.changes.partitions import PARTITIONS
+from mediator.changes.feed import BEGINNING, PARTITIONS
 
 __all__ = ["FeedPosition", "order_of"]
 

@@ -7,10 +7,11 @@ from contextlib import suppress
 
 from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError
+from mediator.base.lease import Leasing
 from mediator.base.observation import FeedLagMeasured, Observation, Observer
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.changes.feed import Feed
-from mediator.changes.log_relays import Leasing, LogRelays
+from mediator.changes.log_relays import LogRelays
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
 from mediator.changes.subscriptions import Subscriptions

@@ -28,7 +28,7 @@ from mediator.placement.proposals import (
 )
 from mediator.placement.summary import summarise
 from mediator.placement.violations import NO_VIOLATIONS, ViolationState, detect_violations
-from mediator.placement.what_if import read_supposition, what_if
+from mediator.placement.what_if import what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.schema.tree import Mode
 
@@ -111,7 +111,7 @@ class PlacementEvaluation:
     def what_if(self, database: str, document: Any) -> dict[str, Any]:
         """Compare what scores choose today with what they would choose under a supposition."""
         schema = self._route(database).schema
-        return what_if(schema, self._registry.candidates(), read_supposition(document))
+        return what_if(schema, self._registry.candidates(), document)
 
     def _route(self, database: str) -> DatabaseRoute:
         route = self._executor.model.databases.get(database)

@@ -31,6 +31,7 @@ from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import (
     BEGINNING,
+    PARTITIONS,
     Event,
     FeedWentBack,
     LeaseLost,
@@ -38,8 +39,8 @@ from mediator.changes.feed import (
     PositionGone,
     Source,
     WriterProgress,
+    partition_of,
 )
-from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.errors import reply_of, unavailable
 from mediator.coordination.scripts import TICKS, script_of
 from mediator.coordination.writers import RECOVERED, WRITERS

@@ -19,12 +19,16 @@ import orjson
 from redis.asyncio import Redis
 
 from mediator.base.lease import Lease
-from mediator.changes.feed import LeaseLost
-from mediator.changes.partitions import PARTITIONS
+from mediator.changes.feed import PARTITIONS, LeaseLost
 from mediator.coordination.errors import reply_of
 from mediator.coordination.scripts import TICKS, script_of
-from mediator.materialisation.state import CopyState, CopyStep, PartitionState
-from mediator.materialisation.watermarks import CopyKey, WatermarkSnapshot
+from mediator.materialisation.state import (
+    CopyKey,
+    CopyState,
+    CopyStep,
+    PartitionState,
+    WatermarkSnapshot,
+)
 
 __all__ = ["RedisViewState"]
 

@@ -1,4 +1,4 @@
-"""All embedded servers of one service, started together and stopped together."""
+"""The embedded servers of one service, started and stopped together; or joined as they run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from mediator.embedded.lock import DataDirectoryLock
+from mediator.embedded.directories import DataDirectoryLock
+from mediator.embedded.lifecycle import OwnedServer
 from mediator.embedded.mongodb import EmbeddedMongo
 from mediator.embedded.port import (
     Durability,
@@ -25,7 +26,7 @@ from mediator.embedded.port import (
 from mediator.embedded.postgresql import EmbeddedPostgres
 from mediator.embedded.redis import EmbeddedRedis
 
-__all__ = ["EmbeddedFleet", "FleetState"]
+__all__ = ["EmbeddedFleet", "FleetState", "join"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +167,21 @@ def _start(server: EmbeddedServer) -> EmbeddedStartError | ServerUnavailable | N
     except (EmbeddedStartError, ServerUnavailable) as error:
         return error
     return None
+
+
+def join(data_dir: Path) -> tuple[Endpoint, Endpoint]:
+    """Return the Redis and the PostgreSQL that run in a data directory.
+
+    Raises:
+        EmbeddedStartError: They do not run there.
+    """
+    redis = _running(EmbeddedRedis(data_dir / "redis"), data_dir)
+    return redis, _running(EmbeddedPostgres(data_dir / "postgresql"), data_dir)
+
+
+def _running(server: OwnedServer, data_dir: Path) -> Endpoint:
+    endpoint = server.running() if server.directory.exists() else None
+    if endpoint is None:
+        reason = f"nothing runs in {data_dir}; first start the service there: portolan serve"
+        raise EmbeddedStartError(server.kind, f"{reason} --embedded --data-dir {data_dir}")
+    return endpoint

@@ -8,16 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from mediator.embedded.address import socket_path
+from mediator.embedded.directories import ForeignDirectory, private_directory, socket_path
 from mediator.embedded.port import (
     EmbeddedStartError,
     Endpoint,
     Kind,
     ServerUnavailable,
 )
-from mediator.embedded.private import ForeignDirectory, private_directory
-from mediator.embedded.process import Command, ServerProcess
-from mediator.embedded.waiting import wait_for
+from mediator.embedded.process import Command, ServerProcess, wait_for
 
 __all__ = ["OwnedServer"]
 

@@ -6,17 +6,46 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
 from mediator.embedded.account import Account
-from mediator.embedded.private import PRIVATE_UMASK
+from mediator.embedded.directories import PRIVATE_UMASK
 
-__all__ = ["Command", "ServerProcess"]
+__all__ = ["Command", "ServerProcess", "wait_for"]
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_S = 0.005
+_LONGEST_PAUSE_S = 0.1
+
+
+def wait_for(condition: Callable[[], T | None], within_s: float) -> T | None:
+    """Poll a condition until it returns something truthy.
+
+    Args:
+        condition: The condition; it may raise to end the wait at once.
+        within_s: How long to poll, in seconds.
+
+    Returns:
+        Its first truthy result, or None when the time is up.
+    """
+    deadline = time.monotonic() + within_s
+    pause = _FIRST_PAUSE_S
+    while True:
+        if result := condition():
+            return result
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+
 
 # The shell writes its own process id and becomes the server under that id, so the file is never
 # missing while the server runs.

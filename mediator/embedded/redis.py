@@ -14,7 +14,7 @@ import redis
 from mediator.embedded.lifecycle import OwnedServer
 from mediator.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command
-from mediator.embedded.wheels import programs_in_wheel
+from mediator.embedded.programs import programs_in_wheel
 
 __all__ = ["EmbeddedRedis"]
 

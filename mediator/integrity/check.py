@@ -21,8 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, NotFound, Unavailable
-from mediator.changes.feed import Feed, PositionGone
-from mediator.changes.partitions import PARTITIONS, partition_of
+from mediator.changes.feed import PARTITIONS, Feed, PositionGone, partition_of
 from mediator.data_plane.port import DataPlane
 from mediator.data_plane.walking import pages
 from mediator.integrity.histories import GroupHistory, Mismatch, MismatchKind, compare

@@ -14,8 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from mediator.base.clock import Clock
-from mediator.materialisation.copier import Copier
-from mediator.materialisation.paging import id_pages
+from mediator.materialisation.copier import Copier, id_pages
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Record
 from mediator.stores.systems import Systems

@@ -12,7 +12,7 @@ the deletion was acknowledged, or will be when the deletion comes in the feed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -21,9 +21,9 @@ from mediator.base.errors import Unavailable
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Mirror, Read, Record, StoreError
-from mediator.stores.systems import unavailable
+from mediator.stores.systems import Systems, unavailable
 
-__all__ = ["CHUNK", "Copier", "CopyResult", "join_fragments"]
+__all__ = ["CHUNK", "Copier", "CopyResult", "id_pages", "join_fragments"]
 
 log = logging.getLogger(__name__)
 
@@ -179,3 +179,34 @@ async def _forget(deleted: Sequence[tuple[str, int]], mirror: Mirror, copy: Frag
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
     for start in range(0, len(items), CHUNK):
         yield items[start : start + CHUNK]
+
+
+async def id_pages(systems: Systems, route: ClassRoute) -> AsyncIterator[list[str]]:
+    """Yield the ids of all objects and of all copies, page by page.
+
+    Raises:
+        Unavailable: A system does not answer.
+    """
+    assert route.copy is not None
+    after: str | None = None
+    while True:
+        scans = [await _ids(systems, each, after) for each in (route.anchor, route.copy)]
+        full = [ids for ids in scans if len(ids) == CHUNK]
+        # After the end of a full page there may be more ids, which have to be compared together.
+        end = min((ids[-1] for ids in full), key=str.encode, default=None)
+        ids = {id_ for scan in scans for id_ in scan}
+        page = sorted(i for i in ids if end is None or i.encode() <= end.encode())
+        if page:
+            yield page
+        if end is None:
+            return
+        after = end
+
+
+async def _ids(systems: Systems, fragment: Fragment, after: str | None) -> list[str]:
+    guarded = systems.get(fragment.system)
+    scan = partial(guarded.store.scan, fragment, after, CHUNK, ())
+    try:
+        return [record.id for record in await guarded.guarded(scan)]
+    except StoreError as error:
+        raise unavailable(guarded, error, "read") from error

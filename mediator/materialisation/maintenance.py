@@ -17,12 +17,11 @@ from uuid import uuid4
 from mediator.base.cancellation import end
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, MediatorError
-from mediator.changes.log_relays import Leasing
-from mediator.changes.partitions import PARTITIONS
+from mediator.base.lease import Leasing
+from mediator.changes.feed import PARTITIONS
 from mediator.materialisation.audit import Audit, AuditReport
 from mediator.materialisation.materialisers import copied_classes
-from mediator.materialisation.state import ViewState
-from mediator.materialisation.watermarks import copy_key
+from mediator.materialisation.state import ViewState, copy_key
 from mediator.routing.model import ClassRoute, RoutingModel
 
 __all__ = ["Kind", "MaintenanceRun", "MaintenanceRuns", "with_interruption"]

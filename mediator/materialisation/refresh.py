@@ -7,24 +7,104 @@ other order it would promise what it has not done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from mediator.base.lease import Lease
 from mediator.changes.feed import Feed, PositionGone
-from mediator.materialisation.build import Build
-from mediator.materialisation.builds import Builds
-from mediator.materialisation.compaction import PendingCopies, compact_changes
+from mediator.materialisation.builds import Build, Builds
 from mediator.materialisation.copier import Copier, CopyResult
-from mediator.materialisation.progress import MaterialiserProgress
-from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState
-from mediator.materialisation.watermarks import copy_key
+from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState, copy_key
 from mediator.model.change import Change
 from mediator.routing.model import ClassRoute
 
-__all__ = ["Refresher", "Slot"]
+__all__ = ["MaterialiserProgress", "PendingCopies", "Refresher", "Slot", "compact_changes"]
+
+
+@dataclass(slots=True)
+class MaterialiserProgress:
+    """The work on one partition, since its materialiser got the lease.
+
+    Attributes:
+        refreshes: Refreshes that were finished.
+        changes: Changes that were read from the feed.
+        dirty: Objects that had changed, summed over the refreshes, by class.
+        written: Copies that were written, by class.
+        forgotten: Copies that were removed, by class.
+        builds: Objects done, and about how many there are, of the copies being built.
+        error: Of the last refresh; empty: none.
+    """
+
+    refreshes: int = 0
+    changes: int = 0
+    dirty: dict[str, int] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
+    forgotten: dict[str, int] = field(default_factory=dict)
+    builds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    error: str = ""
+
+    def add(self, class_name: str, written: int, forgotten: int = 0, dirty: int = 0) -> None:
+        """Count copies."""
+        self.dirty[class_name] = self.dirty.get(class_name, 0) + dirty
+        self.written[class_name] = self.written.get(class_name, 0) + written
+        self.forgotten[class_name] = self.forgotten.get(class_name, 0) + forgotten
+
+    def document(self, replica: str, at_us: int) -> dict[str, Any]:
+        """Return it as JSON, with the replica and the time."""
+        return {
+            "replica": replica,
+            "at_us": at_us,
+            "refreshes": self.refreshes,
+            "changes": self.changes,
+            "dirty": self.dirty,
+            "written": self.written,
+            "forgotten": self.forgotten,
+            "builds": {name: list(progress) for name, progress in self.builds.items()},
+            "error": self.error,
+        }
+
+
+@dataclass(slots=True)
+class PendingCopies:
+    """What has to be done at the copy of one class.
+
+    Attributes:
+        deleted: The versions of deletions, by id. These copies are removed first: an object created
+            anew has a later creation version, so its copy stays.
+        dirty: Ids of objects that may have to be copied, in the order of their first changes.
+    """
+
+    deleted: dict[str, int] = field(default_factory=dict)
+    dirty: dict[str, None] = field(default_factory=dict)
+
+    def add(self, change: Change, anchored: Mapping[str, object]) -> None:
+        """Add a change; `anchored` are the groups that decide whether an object exists."""
+        if change.kind == "delete" and change.group in anchored:
+            self.deleted[change.object_id] = max(
+                change.version, self.deleted.get(change.object_id, change.version)
+            )
+        else:
+            self.dirty[change.object_id] = None
+
+
+def compact_changes(
+    pages: Iterable[Iterable[Change]], routes: Mapping[str, ClassRoute]
+) -> dict[str, PendingCopies]:
+    """Return what has to be copied and removed, by class; of classes that have a copy."""
+    work: dict[str, PendingCopies] = {}
+    for change in _all(pages):
+        route = routes.get(change.class_name)
+        if route is not None and route.copy is not None:
+            work.setdefault(change.class_name, PendingCopies()).add(change, route.anchor.groups)
+    return work
+
+
+def _all(pages: Iterable[Iterable[Change]]) -> Iterator[Change]:
+    for page in pages:
+        yield from page
+
 
 PAGE: Final = 1_000
 MAX_PAGES: Final = 20

@@ -12,10 +12,10 @@ from typing import Final, Literal, Protocol
 
 from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
+from mediator.base.lease import Leasing
 from mediator.base.observation import Observer, ViolationDetected
-from mediator.changes.log_relays import Leasing
 from mediator.materialisation.materialisers import copied_classes, databases_with_view
-from mediator.materialisation.watermarks import Watermarks
+from mediator.materialisation.state import Watermarks
 from mediator.routing.model import ClassRoute, RoutingModel
 
 __all__ = ["METRIC", "StalenessMonitor", "ViolationLog"]

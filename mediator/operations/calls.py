@@ -53,7 +53,7 @@ _REFUSALS: Final = (Status.FENCED, Status.LOCKED)
 
 
 class Acknowledging(Protocol):
-    """Decides when writes may be acknowledged; see `mediator.changes.acknowledging`."""
+    """Decides when writes may be acknowledged; see `mediator.changes.writers`."""
 
     def concerns(self, store: Store, fragment: Fragment) -> bool:
         """Whether writes to a fragment need its permission."""

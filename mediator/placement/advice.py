@@ -6,39 +6,79 @@ is what the advisory mode is for (docs/papers/ppm.md, operating modes).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from mediator.base.errors import Invalid, Location, SchemaInvalid
+from pydantic import AfterValidator, Field, TypeAdapter
+
+from mediator.base.errors import Location, SchemaInvalid
 from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
 from mediator.placement.scores import node_scores
 from mediator.schema.annotations import Capability, Metric
-from mediator.schema.errors import invalid
-from mediator.schema.json_node import Node
+from mediator.schema.errors import below, invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
+from mediator.schema.validation import Number, Unread, document, parse_document, refuse
 
 __all__ = [
-    "SYSTEMS_AT_MOST",
-    "SYSTEM_NAME",
+    "ADVICE",
+    "Figures",
+    "Latencies",
+    "OfSystems",
     "advice_for",
     "advise",
     "notes_on",
     "placements_of",
-    "read_metrics",
 ]
 
-SYSTEMS_AT_MOST: Final = 64
+_SYSTEMS_AT_MOST: Final = 64
 
-SYSTEM_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_-]{0,62}")
-_RATIOS = (Metric.READ_AVAILABILITY, Metric.WRITE_AVAILABILITY)
-_LATENCIES = tuple(metric for metric in Metric if metric.small_is_good)
+_T = TypeVar("_T")
 
 
-def advise(document: Any) -> dict[str, Any]:
+def _ratios(figures: Mapping[Metric, float]) -> Mapping[Metric, float]:
+    too_much = (name for name, value in figures.items() if name.is_ratio and value > 1)
+    refuse(Location(f"/{name}", "must be at most 1") for name in too_much)
+    return figures
+
+
+def _latencies(figures: Mapping[Metric, float]) -> Mapping[Metric, float]:
+    others = (name for name in figures if not name.small_is_good)
+    refuse(Location(f"/{name}", "is no latency") for name in others)
+    return figures
+
+
+Figures: TypeAlias = Annotated[
+    Mapping[Metric, Annotated[Number, Field(ge=0)]], AfterValidator(_ratios)
+]
+Latencies: TypeAlias = Annotated[Figures, AfterValidator(_latencies)]
+_SystemName: TypeAlias = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+OfSystems = Annotated[Mapping[_SystemName, _T], Field(max_length=_SYSTEMS_AT_MOST)]
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class _System:
+    capabilities: Annotated[tuple[Capability, ...], Field(max_length=64)] = ()
+    metrics: Figures = field(default_factory=dict)
+    p99: Latencies = field(default_factory=dict)
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class _Advice:
+    schema: Unread[Any] = None
+    systems: OfSystems[_System] = field(default_factory=dict)
+
+
+ADVICE: Final = TypeAdapter(_Advice)
+"""The model of what `advise` reads."""
+
+
+def advise(request: Any) -> dict[str, Any]:
     """Answer advice for ``{"schema": ..., "systems": {name: {"capabilities", "metrics"}}}``.
 
     A system may also have ``p99``: percentiles of latencies in seconds.
@@ -48,16 +88,19 @@ def advise(document: Any) -> dict[str, Any]:
         Invalid: The systems are wrong, likewise.
         Unplaceable: No system can serve a node.
     """
-    mistakes: list[Location] = []
-    node = Node(document, "", mistakes).shape(required=("schema", "systems"))
-    candidates = _candidates(node["systems"])
-    schema = _schema(node["schema"])
-    for mistake in named_mistakes(schema, candidates) if schema else ():
-        Node(None, f"/schema{mistake.pointer}", mistakes).error(mistake.detail)
-    if mistakes:
-        in_schema = any(each.pointer.startswith("/schema") for each in mistakes)
-        raise invalid(mistakes, SchemaInvalid if in_schema else Invalid)
-    assert schema is not None, "a schema that is missing is a mistake"
+    asked = parse_document(ADVICE, request)
+    candidates = [
+        Candidate(name, frozenset(system.capabilities), system.metrics, system.p99)
+        for name, system in asked.systems.items()
+    ]
+    try:
+        schema = parse_schema("advice", asked.schema)
+        if mistakes := named_mistakes(schema, candidates):
+            raise invalid(mistakes, SchemaInvalid)
+    except SchemaInvalid as wrong:
+        raise invalid(below("/schema", wrong.locations), SchemaInvalid) from None
+    if not candidates:
+        raise invalid([Location("/systems", "must name at least one system")])
     return advice_for(schema, candidates)
 
 
@@ -120,44 +163,3 @@ def _best_single(decision: Decision) -> dict[str, Any]:
         return {"system": None, "why": f"no system serves everything: {lacks}"}
     choice = decision.order.choose(ranking.node, ranking.eligible, scores)
     return {"system": choice.system, "why": decision.sentences.of(choice)}
-
-
-def _schema(node: Node) -> Schema | None:
-    if not node.given:
-        return None
-    try:
-        return parse_schema("advice", node.value)
-    except SchemaInvalid as wrong:
-        for location in wrong.locations:
-            Node(None, node.pointer + location.pointer, node.errors).error(location.detail)
-        return None
-
-
-def _candidates(node: Node) -> list[Candidate]:
-    members = list(node.members(SYSTEMS_AT_MOST, SYSTEM_NAME))
-    if node.value == {}:
-        node.error("must name at least one system")
-    return [_candidate(name, member) for name, member in members]
-
-
-def _candidate(name: str, node: Node) -> Candidate:
-    node.shape("capabilities", "metrics", "p99")
-    capabilities = (each.choice(Capability) for each in node["capabilities"].elements(64))
-    return Candidate(
-        name,
-        frozenset(capability for capability in capabilities if capability),
-        read_metrics(node["metrics"], tuple(Metric)),
-        read_metrics(node["p99"], _LATENCIES),
-    )
-
-
-def read_metrics(node: Node, known: Sequence[Metric]) -> dict[Metric, float]:
-    """Read metrics by their names; what is not known is noted as a mistake."""
-    if not node.given:
-        return {}
-    node.shape(*known)
-    return {
-        metric: node[metric].number(least=0.0, most=1.0 if metric in _RATIOS else float("inf"))
-        for metric in known
-        if node[metric].given
-    }

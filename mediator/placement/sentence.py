@@ -29,7 +29,6 @@ _VERBS: Final[Mapping[Metric, str]] = {
     Metric.WRITE_THROUGHPUT: "writes",
     Metric.WRITE_AVAILABILITY: "takes writes",
 }
-_AVAILABILITIES: Final = (Metric.READ_AVAILABILITY, Metric.WRITE_AVAILABILITY)
 
 
 class Sentences:
@@ -153,7 +152,7 @@ class Sentences:
         better, worse = (two, one) if name.small_is_good else (one, two)
         if better <= worse:
             return f"the {name_of(name)} of {first} suits it better than that of {second} {values}"
-        if name in _AVAILABILITIES:
+        if name.is_ratio:
             return f"{first} {_VERBS[name]} more reliably than {second} {values}"
         return f"{first} {_VERBS[name]} {_times(better, worse)} {second} {values}"
 

@@ -21,7 +21,6 @@ from mediator.schema.annotations import ContinuousRequirement, Metric, Sigmoid, 
 
 __all__ = ["Threshold", "thresholds"]
 
-_RATIOS = (Metric.READ_AVAILABILITY, Metric.WRITE_AVAILABILITY)
 _OCTAVES = range(-80, 81)
 
 
@@ -142,7 +141,7 @@ def _grid(
     neighbours = {
         math.nextafter(corner, way) for corner in corners for way in (-math.inf, math.inf)
     }
-    most = 1.0 if metric in _RATIOS else math.inf
+    most = 1.0 if metric.is_ratio else math.inf
     usable = values | corners | neighbours | {0.0, most}
     return sorted(value for value in usable if 0 <= value <= most and math.isfinite(value))
 

@@ -8,28 +8,28 @@ decision is made for real, its commands are not sent).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import Field, TypeAdapter
 
 from mediator.base.errors import Invalid, Location
-from mediator.placement.advice import SYSTEM_NAME, SYSTEMS_AT_MOST, read_metrics
+from mediator.placement.advice import Figures, Latencies, OfSystems
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
-from mediator.schema.annotations import Metric
-from mediator.schema.errors import invalid
-from mediator.schema.json_node import POSITIVE, Node
 from mediator.schema.parse import parse_schema
 from mediator.schema.render import schema_document
 from mediator.schema.tree import Schema
+from mediator.schema.validation import Positive, document, parse_document
 
-__all__ = ["Supposition", "read_supposition", "what_if"]
+__all__ = ["SUPPOSITION", "what_if"]
 
-_AMENDED_AT_MOST: Final = 1_000
-_LATENCIES: Final = tuple(metric for metric in Metric if metric.small_is_good)
+_Amendment: TypeAlias = Mapping[Annotated[str, Field(pattern="^(weight|goal)$")], Positive]
 
 
+@document
 @dataclass(frozen=True, slots=True)
-class Supposition:
+class _Supposition:
     """What is supposed to be otherwise.
 
     Attributes:
@@ -38,32 +38,18 @@ class Supposition:
         p99: 99th percentiles of latencies, likewise.
     """
 
-    annotations: Mapping[str, Mapping[str, float]]
-    metrics: Mapping[str, Mapping[Metric, float]]
-    p99: Mapping[str, Mapping[Metric, float]]
-
-
-def read_supposition(document: Any) -> Supposition:
-    """Read ``{"annotations": {pointer: {"weight", "goal"}}, "metrics", "p99": {system: {…}}}``.
-
-    Raises:
-        Invalid: With the JSON pointer of every mistake.
-    """
-    mistakes: list[Location] = []
-    node = Node(document, "", mistakes).shape("annotations", "metrics", "p99")
-    supposed = Supposition(
-        _annotations(node["annotations"]),
-        _of_systems(node["metrics"], tuple(Metric)),
-        _of_systems(node["p99"], _LATENCIES),
+    annotations: Annotated[Mapping[str, _Amendment], Field(max_length=1_000)] = field(
+        default_factory=dict
     )
-    if mistakes:
-        raise invalid(mistakes, Invalid)
-    return supposed
+    metrics: OfSystems[Figures] = field(default_factory=dict)
+    p99: OfSystems[Latencies] = field(default_factory=dict)
 
 
-def what_if(
-    schema: Schema, candidates: Sequence[Candidate], supposed: Supposition
-) -> dict[str, Any]:
+SUPPOSITION: Final = TypeAdapter(_Supposition)
+"""The model of what `what_if` reads."""
+
+
+def what_if(schema: Schema, candidates: Sequence[Candidate], supposition: Any) -> dict[str, Any]:
     """Say where the scores would place a schema now, and where if something were otherwise.
 
     What holds data already is left out of account on both sides: only scores are compared.
@@ -71,13 +57,15 @@ def what_if(
     Args:
         schema: The schema as it is.
         candidates: The systems in the order of their registration.
-        supposed: What is supposed to be otherwise.
+        supposition: What is supposed to be otherwise, as parsed JSON: ``{"annotations": {pointer:
+            {"weight", "goal"}}, "metrics": {system: {…}}, "p99": {system: {…}}}``.
 
     Raises:
-        Invalid: It names an annotation or a system that is not there.
+        Invalid: It has mistakes, or names an annotation or a system that is not there.
         SchemaInvalid: A weight or goal is not allowed there.
         Unplaceable: No system would be left for a node.
     """
+    supposed = parse_document(SUPPOSITION, supposition)
     _check_names(candidates, supposed)
     amended = _amended(schema, supposed.annotations)
     before = decide(schema, candidates)
@@ -96,29 +84,7 @@ def what_if(
     return {"nodes": nodes, "moves": moves}
 
 
-def _annotations(node: Node) -> dict[str, dict[str, float]]:
-    if not node.given:
-        return {}
-    if not isinstance(node.value, dict) or len(node.value) > _AMENDED_AT_MOST:
-        node.error(f"must be an object of at most {_AMENDED_AT_MOST} members")
-        return {}
-    return {pointer: _amendment(node[pointer]) for pointer in node.value}
-
-
-def _amendment(node: Node) -> dict[str, float]:
-    node.shape("weight", "goal")
-    if not isinstance(node.value, dict):
-        return {}
-    given = [name for name in ("weight", "goal") if node[name].given]
-    return {name: node[name].number(least=POSITIVE) for name in given}
-
-
-def _of_systems(node: Node, known: Sequence[Metric]) -> dict[str, dict[Metric, float]]:
-    members = node.members(SYSTEMS_AT_MOST, SYSTEM_NAME)
-    return {name: read_metrics(member, known) for name, member in members}
-
-
-def _check_names(candidates: Sequence[Candidate], supposed: Supposition) -> None:
+def _check_names(candidates: Sequence[Candidate], supposed: _Supposition) -> None:
     known = {candidate.name for candidate in candidates}
     locations = [
         Location(f"/{member}/{name}", "there is no such system")
@@ -130,7 +96,7 @@ def _check_names(candidates: Sequence[Candidate], supposed: Supposition) -> None
         raise Invalid("There is no such system.", locations=locations)
 
 
-def _amended(schema: Schema, annotations: Mapping[str, Mapping[str, float]]) -> Schema:
+def _amended(schema: Schema, annotations: Mapping[str, _Amendment]) -> Schema:
     if not annotations:
         return schema
     document = schema_document(schema)
@@ -153,7 +119,7 @@ def _annotation(document: dict[str, Any], pointer: str) -> dict[str, Any]:
     return found
 
 
-def _supposing(candidate: Candidate, supposed: Supposition) -> Candidate:
+def _supposing(candidate: Candidate, supposed: _Supposition) -> Candidate:
     metrics = {**candidate.metrics, **supposed.metrics.get(candidate.name, {})}
     p99 = {**candidate.p99, **supposed.p99.get(candidate.name, {})}
     return replace(candidate, metrics=metrics, p99=p99)

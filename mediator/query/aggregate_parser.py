@@ -7,6 +7,7 @@ from typing import Final
 
 from mediator.model.query import Aggregate, Computation, Function
 from mediator.query.filter_parser import FilterParser
+from mediator.query.json_node import Node
 from mediator.query.paths import (
     JSON_SCALAR,
     ResolvedPath,
@@ -15,7 +16,7 @@ from mediator.query.paths import (
     path_of_field,
     resolve_path,
 )
-from mediator.schema.json_node import FIELD_NAME, Node
+from mediator.schema.ids import FIELD_NAME
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 

@@ -20,9 +20,9 @@ from mediator.model.filters import (
     Or,
 )
 from mediator.model.patterns import Wildcard, tokens
+from mediator.query.json_node import Node
 from mediator.query.paths import ResolvedPath, Scope, only_member, resolve_path
 from mediator.schema.errors import InvalidValue, locations_below
-from mediator.schema.json_node import Node
 from mediator.schema.types import FieldType
 
 __all__ = [

@@ -11,9 +11,10 @@ import orjson
 from mediator.model.query import Join, OrderBy, Query
 from mediator.query.aggregate_parser import parse_aggregate
 from mediator.query.filter_parser import FilterParser
+from mediator.query.json_node import Node
 from mediator.query.paths import ResolvedPath, Scope, resolve_path
 from mediator.schema.errors import invalid
-from mediator.schema.json_node import FIELD_NAME, Node
+from mediator.schema.ids import FIELD_NAME
 from mediator.schema.tree import ClassSchema, Schema
 from mediator.schema.types import FieldType
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mediator.model.filters import ID, Path
+from mediator.query.json_node import Node
 from mediator.schema.documents import document
 from mediator.schema.errors import InvalidValue
-from mediator.schema.json_node import Node
 from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.scalars import string_decoder
 from mediator.schema.tree import ClassSchema, Field

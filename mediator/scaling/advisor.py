@@ -16,9 +16,8 @@ from typing import Any, Final
 from mediator.base.clock import Clock
 from mediator.placement.candidates import Candidate
 from mediator.scaling.energy import Energy, Load, energy_report
-from mediator.scaling.forecast import HISTORY_S
 from mediator.scaling.model import BAND, Figures, Sample, Subject
-from mediator.scaling.recommend import recommend
+from mediator.scaling.recommend import HISTORY_S, recommend
 from mediator.schema.annotations import Metric
 
 __all__ = ["SAMPLED_EVERY_S", "Advisor"]

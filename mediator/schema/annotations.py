@@ -1,17 +1,31 @@
-"""Annotations: what an application needs of a node of its schema (docs/papers/ppm.md, table 1)."""
+"""Annotations: what an application needs of a node of its schema (docs/papers/ppm.md, table 1).
+
+The dataclasses are the models of their documents: see `mediator.schema.validation`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal, TypeAlias
+from itertools import pairwise
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, WrapValidator
+
+from mediator.base.errors import Location
+from mediator.schema.limits import ANNOTATIONS_PER_NODE, UTILITY_POINTS
+from mediator.schema.validation import Number, Omissible, Positive, document, refuse
 
 __all__ = [
     "DURABLE_S",
+    "LEVELS",
     "Annotation",
+    "Annotations",
     "BinaryRequirement",
     "Capability",
     "ContinuousRequirement",
+    "Level",
     "Linear",
     "Metric",
     "Sigmoid",
@@ -19,6 +33,7 @@ __all__ = [
     "Step",
     "Utility",
     "ViolationRule",
+    "at_level",
 ]
 
 
@@ -47,6 +62,37 @@ class Capability(StrEnum):
     EVENTUAL = "eventual"
 
 
+Level: TypeAlias = Literal["database", "class", "field"]
+
+_ANYWHERE: Final = ("field", "class", "database")
+_DATA: Final = ("field", "class")
+_FIELD: Final = ("field",)
+_WHOLE: Final = ("class", "database")
+
+LEVELS: Final[Mapping[Capability, tuple[Level, ...]]] = {
+    Capability.SCANS: _FIELD,
+    Capability.SORTING: _FIELD,
+    Capability.RANGE_QUERIES: _FIELD,
+    Capability.POINT_LOOKUPS: _FIELD,
+    Capability.CONDITIONAL_UPDATES: _FIELD,
+    Capability.FULL_TEXT_SEARCH: _FIELD,
+    Capability.JOINS: _WHOLE,
+    Capability.ACID_TRANSACTIONS: _WHOLE,
+    Capability.ATOMIC_UPDATES: _DATA,
+    Capability.ANALYTICS_INTEGRATION: _ANYWHERE,
+    Capability.DATA_VOLUME_SCALABILITY: _ANYWHERE,
+    Capability.WRITE_SCALABILITY: _ANYWHERE,
+    Capability.READ_SCALABILITY: _ANYWHERE,
+    Capability.ELASTICITY: _ANYWHERE,
+    Capability.DURABILITY: _ANYWHERE,
+    Capability.REPLICATION: _ANYWHERE,
+    Capability.LINEARIZABLE: _DATA,
+    Capability.CAUSAL: _DATA,
+    Capability.MONOTONIC: _DATA,
+    Capability.EVENTUAL: _DATA,
+}
+"""The nodes at which each capability may be required (docs/papers/ppm.md, table 1)."""
+
 DURABLE_S: Final = 1.0
 """Seconds of acknowledged writes that a durable system may lose at most in a crash."""
 
@@ -62,66 +108,170 @@ class Metric(StrEnum):
     WRITE_THROUGHPUT = "write_throughput"
 
     small_is_good: bool
-    """Whether less of it is better, as with latencies."""
+    """Whether less of it is better: latencies."""
+
+    is_ratio: bool
+    """Whether it is 1 at most: availabilities."""
 
     def __init__(self, name: str) -> None:
         self.small_is_good = name.endswith("_latency")
+        self.is_ratio = name.endswith("_availability")
 
 
 Statistic: TypeAlias = Literal["mean", "p99"]
 """Which statistic of a latency is scored: its weighted moving average, or its 99th percentile."""
 
 
+def _ascending(points: Points) -> Points:
+    pairs = enumerate(pairwise(points), 1)
+    detail = "must lie beyond the point before it"
+    refuse(Location(f"/{i}", detail) for i, ((one, _), (next_, _)) in pairs if not one < next_)
+    return points
+
+
+def _steep(steepness: float) -> float:
+    if steepness == 0:
+        raise ValueError("must not be 0")
+    return steepness
+
+
+Points: TypeAlias = tuple[tuple[float, float], ...]
+_Point: TypeAlias = tuple[Number, Annotated[Number, Field(ge=0, le=1)]]
+_Points: TypeAlias = Annotated[
+    tuple[_Point, ...], Field(min_length=1, max_length=UTILITY_POINTS), AfterValidator(_ascending)
+]
+
+
+@document
 @dataclass(frozen=True, slots=True)
 class Linear:
     """Piecewise linear through (metric, utility) points; constant beyond the outer ones."""
 
-    points: tuple[tuple[float, float], ...]
+    points: _Points
+    shape: Literal["linear"] = "linear"
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Step:
     """The utility of the last point at or below the metric; of the first point before it."""
 
-    points: tuple[tuple[float, float], ...]
+    points: _Points
+    shape: Literal["step"] = "step"
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Sigmoid:
     """1 / (1 + exp(-steepness * (metric - midpoint))); a negative steepness falls."""
 
-    midpoint: float
-    steepness: float
+    midpoint: Number
+    steepness: Annotated[Number, AfterValidator(_steep)]
+    shape: Literal["sigmoid"] = "sigmoid"
+
+
+def _shape(raw: Any) -> str | None:
+    return f"({raw.get('shape')})" if isinstance(raw, dict) else None
 
 
 Utility: TypeAlias = Linear | Step | Sigmoid
+_Utility: TypeAlias = Annotated[
+    Annotated[Linear, Tag("(linear)")]
+    | Annotated[Step, Tag("(step)")]
+    | Annotated[Sigmoid, Tag("(sigmoid)")],
+    Discriminator(
+        _shape,
+        custom_error_type="/shape",
+        custom_error_message="must be one of linear, step, sigmoid",
+    ),
+]
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class ViolationRule:
     """An event is due once the score stays below `below` for `for_s` seconds."""
 
-    below: float
-    for_s: float
+    below: Positive
+    for_s: Annotated[Number, Field(ge=0)]
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class BinaryRequirement:
     """The system must have the capability; binds the node and everything below it."""
 
-    capability: Capability
+    capability: Annotated[Capability, Field(validation_alias="require")]
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class ContinuousRequirement:
     """A metric with a goal or a utility function, and its weight; evaluated at fields."""
 
     metric: Metric
-    weight: float
-    goal: float | None = None
-    utility: Utility | None = None
+    weight: Positive = 1.0
+    goal: Omissible[Positive] = None
+    utility: Omissible[_Utility] = None
     statistic: Statistic = "mean"
-    violation: ViolationRule | None = None
+    violation: Omissible[ViolationRule] = None
+
+
+def _continuous(raw: Any, parse: Callable[[Any], ContinuousRequirement]) -> ContinuousRequirement:
+    requirement = parse(raw)
+    refuse(_mistakes(requirement, has_statistic="statistic" in raw))
+    return requirement
+
+
+def _mistakes(requirement: ContinuousRequirement, *, has_statistic: bool) -> Iterator[Location]:
+    goal, violation = requirement.goal, requirement.violation
+    if (goal is None) == (requirement.utility is None):
+        yield Location("", 'must have exactly one of "goal" and "utility"')
+    if goal is not None and goal > 1 and requirement.metric.is_ratio:
+        yield Location("/goal", "must be at most 1")
+    if has_statistic and not requirement.metric.small_is_good:
+        yield Location("/statistic", "is there for latencies only")
+    if violation is not None and goal is None and violation.below > 1:
+        yield Location("/violation/below", "must be at most 1, which is a utility at its best")
+
+
+def _kind(raw: Any) -> str | None:
+    if not isinstance(raw, dict):
+        return None
+    return "(require)" if "require" in raw else "(metric)" if "metric" in raw else None
 
 
 Annotation: TypeAlias = BinaryRequirement | ContinuousRequirement
+_Annotation: TypeAlias = Annotated[
+    Annotated[BinaryRequirement, Tag("(require)")]
+    | Annotated[ContinuousRequirement, WrapValidator(_continuous), Tag("(metric)")],
+    Discriminator(
+        _kind,
+        custom_error_type="kind",
+        custom_error_message='must be an object with "require" or "metric"',
+    ),
+]
+Annotations: TypeAlias = Annotated[tuple[_Annotation, ...], Field(max_length=ANNOTATIONS_PER_NODE)]
+
+
+def at_level(level: Level) -> AfterValidator:
+    """Refuse capabilities that may not be required of a node of this level."""
+
+    def check(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
+        required = (
+            (i, annotation.capability)
+            for i, annotation in enumerate(annotations)
+            if isinstance(annotation, BinaryRequirement)
+        )
+        refuse(
+            Location(f"/{i}/require", f"{capability} may be required of a {_levels(capability)}")
+            for i, capability in required
+            if level not in LEVELS[capability]
+        )
+        return annotations
+
+    return AfterValidator(check)
+
+
+def _levels(capability: Capability) -> str:
+    return " or ".join(LEVELS[capability])

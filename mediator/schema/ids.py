@@ -1,13 +1,19 @@
-"""What may be the id of an object (docs/design.md, "Names and ids")."""
+"""What may be a name, and the id of an object (docs/design.md, "Names and ids")."""
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from mediator.base.errors import Invalid, Location
 from mediator.schema.limits import ID_BYTES
 
-__all__ = ["check_id", "id_error"]
+__all__ = ["FIELD_NAME", "NAME", "check_id", "id_error"]
+
+NAME: Final = re.compile("[a-z][a-z0-9_]{0,62}")
+"""Names of databases, classes, cache groups and systems."""
+
+FIELD_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_]{0,62}")
 
 _REFUSED = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 

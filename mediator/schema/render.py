@@ -84,6 +84,5 @@ def _annotation(annotation: Annotation) -> dict[str, Any]:
 
 def _utility(utility: Utility) -> dict[str, Any]:
     if isinstance(utility, Sigmoid):
-        return {"shape": "sigmoid"} | asdict(utility)
-    shape = type(utility).__name__.lower()
-    return {"shape": shape, "points": [list(point) for point in utility.points]}
+        return asdict(utility)
+    return {"shape": utility.shape, "points": [list(point) for point in utility.points]}

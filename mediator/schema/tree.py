@@ -1,14 +1,41 @@
-"""The schema tree of one database, parsed and validated: plain immutable data."""
+"""The schema tree of one database: plain immutable data.
+
+The dataclasses are the models of its document: see `mediator.schema.validation`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from mediator.schema.annotations import Annotation
+from pydantic import Field as Bounds
+
+from mediator.schema.annotations import Annotations, at_level
+from mediator.schema.limits import (
+    CACHE_COST_MAX,
+    CACHE_COST_MIN,
+    CACHE_MAX_TTL_S,
+    CLASSES_PER_DATABASE,
+    FIELDS_PER_CLASS,
+    MAX_LENGTH,
+    OBJECT_TTL_MAX_S,
+)
 from mediator.schema.types import FieldType, Value
+from mediator.schema.validation import (
+    FieldName,
+    Flag,
+    Key,
+    Name,
+    Number,
+    Omissible,
+    Positive,
+    Stepwise,
+    Unread,
+    document,
+    keyed,
+)
 
 __all__ = [
     "MAIN_GROUP",
@@ -53,24 +80,28 @@ class Mode(StrEnum):
     ADVISORY = "advisory"
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class MaterialisedView:
     """Where whole objects are materialised, and how late at most (seconds)."""
 
-    system: str | None = None
-    staleness_s: float = 5.0
+    system: Name | None = None
+    staleness_s: Positive = 5.0
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class DefaultSystem:
     """The system of fields without annotations; None: the one that loses least in a crash."""
 
-    system: str | None = None
+    system: Name | None = None
 
 
 Visibility: TypeAlias = Literal["public", "private", "none"]
+_Cost: TypeAlias = Annotated[Number, Bounds(ge=CACHE_COST_MIN, le=CACHE_COST_MAX)]
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
     """Who may cache objects of a class, for how long at most (seconds), and what it may cost.
@@ -80,27 +111,32 @@ class CachePolicy:
     """
 
     visibility: Visibility = "none"
-    max_ttl_s: float = 600.0
-    invalidation_cost: float = 0.2
-    stale_cost: float = 1.0
+    max_ttl_s: Annotated[Positive, Bounds(le=CACHE_MAX_TTL_S)] = 600.0
+    invalidation_cost: _Cost = 0.2
+    stale_cost: _Cost = 1.0
 
 
+_Length: TypeAlias = Annotated[int, Bounds(strict=True, ge=1, le=MAX_LENGTH)]
+
+
+@document
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a class."""
+    """One field of a class; `group` is None in the main group."""
 
-    name: str
+    name: Key
     type: FieldType
-    items: FieldType | None = None
-    to: str | None = None
-    required: bool = False
-    max_length: int | None = None
-    default: Value | MissingType = MISSING
-    index: bool = False
-    group: str | None = None
-    annotations: tuple[Annotation, ...] = ()
+    items: Omissible[FieldType] = None
+    to: Omissible[Name] = None
+    required: Flag = False
+    max_length: Omissible[_Length] = None
+    default: Unread[Value | MissingType] = field(default_factory=lambda: MISSING)
+    index: Flag = False
+    group: Omissible[Name] = None
+    annotations: Annotated[Annotations, at_level("field")] = ()
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class ClassSchema:
     """One class: its fields and its rules.
@@ -108,22 +144,27 @@ class ClassSchema:
     `owner_field` names the field that says whose an object is; None: objects are nobody's.
     """
 
-    name: str
-    fields: Mapping[str, Field]
-    annotations: tuple[Annotation, ...] = ()
+    name: Key
+    fields: Annotated[Mapping[FieldName, Stepwise[Field]], keyed(FIELDS_PER_CLASS)] = field(
+        default_factory=dict
+    )
+    annotations: Annotated[Annotations, at_level("class")] = ()
     cache: CachePolicy = field(default_factory=CachePolicy)
-    require_if_match: bool = False
-    ttl_s: float | None = None
-    owner_field: str | None = None
+    require_if_match: Flag = False
+    ttl_s: Annotated[Number, Bounds(ge=1, le=OBJECT_TTL_MAX_S)] | None = None
+    owner_field: FieldName | None = None
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The schema of one database."""
 
-    database: str
-    classes: Mapping[str, ClassSchema]
+    database: Key
+    classes: Annotated[Mapping[Name, ClassSchema], keyed(CLASSES_PER_DATABASE)] = field(
+        default_factory=dict
+    )
     mode: Mode = Mode.MIXED
     materialised_view: MaterialisedView = field(default_factory=MaterialisedView)
     default: DefaultSystem = field(default_factory=DefaultSystem)
-    annotations: tuple[Annotation, ...] = ()
+    annotations: Annotated[Annotations, at_level("database")] = ()

@@ -1,28 +1,83 @@
-"""``/admin/v1/probes/staleness``, without the HTTP."""
+"""Staleness probes behind `/admin/v1/probes/staleness`: one at a time among all replicas.
+
+Two would measure each other, so a probe runs under a lease:
+
+========================================= ======================================================
+what happens                              the result
+========================================= ======================================================
+two replicas begin at once                one gets the lease, the other is refused
+the holder dies                           its lease ends within `LEASE_S`; then another may begin
+the holder stands still for longer        another may have begun: it sees so when it renews, and
+                                          ends; the two overlap by `RENEW_S` at most
+the coordination Redis does not answer    nobody begins; the holder goes on for `LEASE_S` and ends
+========================================= ======================================================
+
+Nothing can be damaged by two that overlap, so nobody else compares the lease.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+from uuid import uuid4
 
 from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.errors import Conflict, Invalid, Location
-from mediator.changes.log_relays import Leasing
+from mediator.base.errors import Conflict, Invalid, Location, Unavailable
+from mediator.base.lease import Leasing
 from mediator.data_plane.port import DataPlane
 from mediator.routing.freshness import STRONG, ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.staleness_probes.model import ProbeLimits, ProbeRequest
 from mediator.staleness_probes.path import PlanePath, Reader
 from mediator.staleness_probes.probe import Probe, Probed
-from mediator.staleness_probes.probe_lease import ProbeLease
 from mediator.staleness_probes.report import summary
 
-__all__ = ["CacheReaders", "StalenessProbes"]
+__all__ = ["LEASE_S", "RENEW_S", "CacheReaders", "ProbeLease", "StalenessProbes"]
+
+LEASE_S: Final = 6.0
+RENEW_S: Final = 1.5
+LEASE_NAME: Final = "probe"
+
+
+class ProbeLease:
+    """A probe's lease, from when it is acquired until it is released.
+
+    Args:
+        leases: Leases that replicas share; None: there are none, and every process has its own.
+        clock: Its monotonic time is used.
+    """
+
+    def __init__(self, leases: Leasing | None, clock: Clock) -> None:
+        self._leases = leases
+        self._clock = clock
+        self._token = uuid4().hex
+
+    async def acquire(self) -> bool:
+        """Acquire it; False while another replica holds it. Raises `Unavailable`."""
+        return self._leases is None or await self._leases.acquire(LEASE_NAME, self._token, LEASE_S)
+
+    async def lost(self) -> None:
+        """Renew it, and return once it is lost."""
+        acquired_at = self._clock.monotonic()
+        while self._clock.monotonic() < acquired_at + LEASE_S:
+            await asyncio.sleep(RENEW_S)
+            with suppress(Unavailable):
+                requested_at = self._clock.monotonic()
+                if not await self.acquire():
+                    return
+                acquired_at = requested_at
+
+    async def release(self) -> None:
+        """Release it."""
+        if self._leases is not None:
+            with suppress(Unavailable):  # it expires
+                await self._leases.release(LEASE_NAME, self._token)
+
 
 CacheReaders: TypeAlias = Callable[[ProbeRequest], AbstractAsyncContextManager[Reader] | None]
 """Opens a reader through the cache that a request names; None: there is no such cache."""

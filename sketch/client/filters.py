@@ -171,7 +171,7 @@ class FilterKeeper:
 
     def _adopt(self, new: HeldFilter) -> None:
         last, document, before = self._last, new.document, self.epoch
-        if last is not None and document.run_id == last.run_id:
+        if last is not None and document.generation == last.generation:
             if document.time_us < last.time_us:
                 raise BrokenFilter("a filter came that is older than the one before")
             self.epoch += document.map != last.map

@@ -21,7 +21,7 @@ class CountingFilter:
 
     Attributes:
         bits: The plain filter, always up to date.
-        generation: Counts the changes of the bits.
+        revision: Counts the changes of the bits.
     """
 
     def __init__(self, shape: FilterShape) -> None:
@@ -29,7 +29,7 @@ class CountingFilter:
         self._keys: set[str] = set()
         self._counts = array("I", bytes(4 * shape.bits))
         self.bits = bytearray(shape.size)
-        self.generation = 1
+        self.revision = 1
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -65,4 +65,4 @@ class CountingFilter:
 
     def _flip(self, position: int) -> None:
         self.bits[position >> 3] ^= 0x80 >> (position & 7)
-        self.generation += 1
+        self.revision += 1

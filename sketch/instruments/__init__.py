@@ -1,1 +1,1 @@
-"""What looks at caching from outside: a simulator, a trace checker, golden vectors."""
+"""Caching seen from outside: a simulator of caches, and a checker of traces."""

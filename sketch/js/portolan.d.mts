@@ -93,7 +93,7 @@ export type Filter = {
   seed: number;
   timeUs: number;
   validForS: number;
-  incarnation: string;
+  generation: string;
   map: string;
   groups: Record<string, Record<string, string[]>>;
   has(key: string): boolean;

@@ -28,7 +28,7 @@ class MemoryPartition:
     """A partition; `now` is microseconds on the sketch's clock.
 
     Attributes:
-        run_id: Of the filter.
+        generation: Of the filter.
         filter: Which keys are in it.
         purges: What is to be purged.
         versions: Versions of keys that caches may hold.
@@ -51,7 +51,7 @@ class MemoryPartition:
         self._concurrent: set[str] = set()
         self._contended: set[str] = set()
         self.queries = Registrations(limits.queries, now)
-        self.run_id = uuid4().hex
+        self.generation = uuid4().hex
         self.filter = CountingFilter(shape)
         self.purges = OwedPurges(limits)
         self.versions = Versions()
@@ -181,8 +181,8 @@ class MemoryPartition:
         return PartitionState(
             partition=partition,
             time_us=now,
-            run_id=self.run_id,
-            generation=self.filter.generation,
+            generation=self.generation,
+            revision=self.filter.revision,
             keys=len(self.filter),
             bits_set=self.filter.bits_set,
             handed_out=len(self._handed),

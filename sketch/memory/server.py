@@ -23,7 +23,7 @@ from sketch.protocol.port import (
 )
 from sketch.protocol.states import PartitionState
 from sketch.protocol.times import granted_us
-from sketch.protocol.union import NO_RUN_ID, full_bits, united
+from sketch.protocol.union import NO_GENERATION, full_bits, united
 
 __all__ = ["MemorySketch", "system_clock"]
 
@@ -157,7 +157,7 @@ class MemorySketch:
         if partitions:
             return united([self._snapshot(partition) for partition in partitions])
         empty = bytes(self.shape.bits // 8)
-        return Snapshot(self.shape, empty, self._clock(), NO_RUN_ID, 0)
+        return Snapshot(self.shape, empty, self._clock(), NO_GENERATION, 0)
 
     async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         """See the port."""
@@ -220,7 +220,7 @@ class MemorySketch:
             shape=self.shape,
             bits=full_bits(self.shape) if all_stale else bytes(it.filter.bits),
             time_us=now,
-            run_id=it.run_id,
-            generation=0 if all_stale else it.filter.generation,
+            generation=it.generation,
+            revision=0 if all_stale else it.filter.revision,
             revalidate_all=all_stale,
         )

@@ -190,16 +190,16 @@ class Snapshot:
         shape: Size, number of bits of a key, seed.
         bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
         time_us: When the bits held: read before them, the earliest of a union.
-        run_id: 32 hexadecimal digits; changes when the sketch was lost.
-        generation: Counts the changes of the bits; of a union, a digest of its partitions' ones.
+        generation: 32 hexadecimal digits; changes when the sketch was lost.
+        revision: Counts the changes of the bits; of a union, a digest of its partitions' ones.
         revalidate_all: The sketch was lost lately: all bits are set.
     """
 
     shape: FilterShape
     bits: bytes
     time_us: int
-    run_id: str
-    generation: int
+    generation: str
+    revision: int
     revalidate_all: bool = False
 
 
@@ -221,7 +221,7 @@ class ServerSketch(Protocol):
     async def invalidate(self, partition: Partition) -> None:
         """Begin a partition anew, as if it had been lost: what lies in caches is no longer true.
 
-        Its incarnation changes, and everything of it is revalidated until no copy can be alive.
+        Its generation changes, and everything of it is revalidated until no copy can be alive.
         """
 
     async def layout(self, partition: Partition) -> str:

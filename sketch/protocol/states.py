@@ -18,8 +18,8 @@ class PartitionState:
     Attributes:
         partition: The partition.
         time_us: The moment.
-        run_id: 32 hexadecimal digits; changes when the partition was lost.
-        generation: Counts the changes of the bits.
+        generation: 32 hexadecimal digits; changes when the partition was lost.
+        revision: Counts the changes of the bits.
         keys: Keys in the filter.
         bits_set: Bits of the filter that are set.
         handed_out: Keys that caches may hold copies of.
@@ -35,8 +35,8 @@ class PartitionState:
 
     partition: Partition
     time_us: int
-    run_id: str
-    generation: int
+    generation: str
+    revision: int
     keys: int
     bits_set: int
     handed_out: int

@@ -11,10 +11,10 @@ import numpy as np
 from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Snapshot
 
-__all__ = ["NO_RUN_ID", "full_bits", "united"]
+__all__ = ["NO_GENERATION", "full_bits", "united"]
 
-NO_RUN_ID: Final = "0" * 32
-_GENERATION_BYTES: Final = 8
+NO_GENERATION: Final = "0" * 32
+_REVISION_BYTES: Final = 8
 
 
 def full_bits(shape: FilterShape) -> bytes:
@@ -25,20 +25,20 @@ def full_bits(shape: FilterShape) -> bytes:
 def united(snapshots: Sequence[Snapshot]) -> Snapshot:
     """Return the union of filters of one shape: it held at the earliest of their times.
 
-    The generation of a union is a digest of its partitions' ones. Their sum would not do: two
+    The revision of a union is a digest of its partitions' ones. Their sum would not do: two
     replicas that read the same partitions at once may see different changes, and count as many.
     """
     if len(snapshots) == 1:
         return snapshots[0]
     shape = snapshots[0].shape
     all_stale = any(s.revalidate_all for s in snapshots)
-    identity = "".join(f"{s.run_id}{s.generation}." for s in snapshots)
+    identity = "".join(f"{s.generation}{s.revision}." for s in snapshots)
     return Snapshot(
         shape=shape,
         bits=full_bits(shape) if all_stale else _joined(snapshots),
         time_us=min(s.time_us for s in snapshots),
-        run_id=_digest("".join(s.run_id for s in snapshots), 16).hex(),
-        generation=int.from_bytes(_digest(identity, _GENERATION_BYTES)),
+        generation=_digest("".join(s.generation for s in snapshots), 16).hex(),
+        revision=int.from_bytes(_digest(identity, _REVISION_BYTES)),
         revalidate_all=all_stale,
     )
 

@@ -46,7 +46,7 @@ _VERSION: Final = 1
 _FAMILY: Final = 1
 _REVALIDATE_ALL: Final = 1
 _LONGEST_MAP: Final = 2**24
-_RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
+_GENERATION: Final = re.compile(r"[0-9a-f]{32}")
 _NATURAL: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 _LONGEST_VALIDITY_MS: Final = 2**32 - 1
 _HIGHEST: Final = 2**64 - 1
@@ -69,8 +69,8 @@ class ClientFilter:
         bits: The bit array, most significant bit first.
         time_us: When the bits held, by the sketch's clock, in microseconds since 1970.
         valid_for_ms: The longest time that it may be used, in milliseconds.
-        run_id: 32 hexadecimal digits; changes when the sketch was lost.
-        generation: Counts the changes of the bits.
+        generation: 32 hexadecimal digits; changes when the sketch was lost.
+        revision: Counts the changes of the bits.
         map: Which groups each class has, and which fields each group.
         revalidate_all: Every key counts as stale.
 
@@ -82,20 +82,20 @@ class ClientFilter:
     bits: bytes
     time_us: int
     valid_for_ms: int
-    run_id: str
-    generation: int
+    generation: str
+    revision: int
     map: GroupMap
     revalidate_all: bool = False
 
     def __post_init__(self) -> None:
         if len(self.bits) != self.shape.size:
             raise WireError("the bits are not as many as the shape says")
-        if not (0 <= self.time_us <= _HIGHEST and 0 <= self.generation <= _HIGHEST):
-            raise WireError("the time or the generation is out of bounds")
+        if not (0 <= self.time_us <= _HIGHEST and 0 <= self.revision <= _HIGHEST):
+            raise WireError("the time or the revision is out of bounds")
         if not 0 <= self.valid_for_ms <= _LONGEST_VALIDITY_MS:
             raise WireError("the validity is out of bounds")
-        if not _RUN_ID.fullmatch(self.run_id):
-            raise WireError("the incarnation is not of 32 hexadecimal digits")
+        if not _GENERATION.fullmatch(self.generation):
+            raise WireError("the generation is not of 32 hexadecimal digits")
 
     @classmethod
     def of(cls, snapshot: Snapshot, valid_for_ms: int, groups: GroupMap) -> ClientFilter:
@@ -105,8 +105,8 @@ class ClientFilter:
             snapshot.bits,
             snapshot.time_us,
             valid_for_ms,
-            snapshot.run_id,
             snapshot.generation,
+            snapshot.revision,
             groups,
             snapshot.revalidate_all,
         )
@@ -163,8 +163,8 @@ def encode(document: ClientFilter) -> bytes:
         document.shape.bits,
         document.time_us,
         document.valid_for_ms,
-        bytes.fromhex(document.run_id),
-        document.generation,
+        bytes.fromhex(document.generation),
+        document.revision,
         len(document.map_text),
     )
     body = header + document.map_text + document.bits
@@ -183,7 +183,7 @@ def decode(raw: bytes) -> ClientFilter:
     magic, version, family, hashes, flags, seed, bits, time_us, valid_for_ms, *rest = (
         _HEADER.unpack_from(raw)
     )
-    run_id, generation, map_length = rest
+    generation, revision, map_length = rest
     # A flag that is not known here may change what the bits mean.
     if (magic, version, family) != (_MAGIC, _VERSION, _FAMILY) or flags & ~_REVALIDATE_ALL:
         raise WireError("the version is not known here")
@@ -195,8 +195,8 @@ def decode(raw: bytes) -> ClientFilter:
         raw[start:end],
         time_us,
         valid_for_ms,
-        run_id.hex(),
-        generation,
+        generation.hex(),
+        revision,
         _map(_json(raw[_HEADER.size : start])),
         bool(flags & _REVALIDATE_ALL),
     )
@@ -214,8 +214,8 @@ def encode_json(document: ClientFilter) -> bytes:
             "m": document.shape.bits,
             "time_us": document.time_us,
             "valid_for_ms": document.valid_for_ms,
-            "incarnation": document.run_id,
-            "generation": str(document.generation),  # 64 bits are too many for JavaScript
+            "generation": document.generation,
+            "revision": str(document.revision),  # 64 bits are too many for JavaScript
             "map": orjson.Fragment(document.map_text),
             "bits": base64.b64encode(document.bits).decode(),
         }
@@ -238,8 +238,8 @@ def decode_json(raw: bytes) -> ClientFilter:
         _bits(_member(document, "bits", str)),
         _member(document, "time_us", int),
         _member(document, "valid_for_ms", int),
-        _member(document, "incarnation", str),
-        _natural(_member(document, "generation", str)),
+        _member(document, "generation", str),
+        _natural(_member(document, "revision", str)),
         _map(_member(document, "map", dict)),
         _member(document, "revalidate_all", bool),
     )
@@ -255,7 +255,7 @@ def _member(document: dict[str, Any], name: str, kind: type[_T]) -> _T:
 
 def _natural(text: str) -> int:
     if not _NATURAL.fullmatch(text):
-        raise WireError("the generation is no natural number")
+        raise WireError("the revision is no natural number")
     return int(text)
 
 

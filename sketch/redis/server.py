@@ -40,7 +40,7 @@ from sketch.protocol.port import (
 )
 from sketch.protocol.states import PartitionState
 from sketch.protocol.times import granted_us
-from sketch.protocol.union import NO_RUN_ID, full_bits, united
+from sketch.protocol.union import NO_GENERATION, full_bits, united
 from sketch.redis.contention import RedisContention
 from sketch.redis.queries import ENDS, RedisQueries
 from sketch.redis.script_client import ScriptCall, ScriptClient, connect
@@ -64,7 +64,7 @@ PARTITION_KEYS: Final = (
     "owed",
     "queries",
 )
-_STEPS: Final = 2
+_STEPS: Final = 3
 """Part of every run id. Grows when steps of an older version would break what newer ones promise,
 so that replicas of both invalidate partitions instead of relying on one another."""
 
@@ -77,8 +77,8 @@ _EXPIRED_BY_SNAPSHOTS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Bits:
-    run_id: bytes
-    generation: int
+    generation: bytes
+    revision: int
     bits: bytes
 
 
@@ -221,7 +221,7 @@ class RedisSketch:
         if partitions:
             return united(await _all(self._snapshot(partition) for partition in partitions))
         empty = bytes(self.shape.bits // 8)
-        return Snapshot(self.shape, empty, await self._client.time_us(), NO_RUN_ID, 0)
+        return Snapshot(self.shape, empty, await self._client.time_us(), NO_GENERATION, 0)
 
     async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         """See the port."""
@@ -280,29 +280,29 @@ class RedisSketch:
 
     async def _snapshot(self, partition: Partition) -> Snapshot:
         known = self._bits.get(partition)
-        has = (known.run_id, known.generation) if known else ("", "")
+        has = (known.generation, known.revision) if known else ("", "")
         result = await self._steps.take(partition, "snapshot", has, _EXPIRED_BY_SNAPSHOTS // 2)
-        run_id, generation, all_stale, bits = result.value
+        generation, revision, all_stale, bits = result.value
         if all_stale:
             bits = full_bits(self.shape)
         elif bits is None:
             assert known is not None
             bits = known.bits
         else:
-            self._remember(partition, _Bits(run_id, generation, bits))
+            self._remember(partition, _Bits(generation, revision, bits))
         return Snapshot(
-            self.shape, bits, result.now_us, run_id.decode(), generation, bool(all_stale)
+            self.shape, bits, result.now_us, generation.decode(), revision, bool(all_stale)
         )
 
     async def _state(self, partition: Partition) -> PartitionState:
         result = await self._steps.take(partition, "state", ())
-        run_id, generation, keys, bits, copies, writes, lease, *rest = result.value
+        generation, revision, keys, bits, copies, writes, lease, *rest = result.value
         saturated, uncacheable, purges, due, first_purge, size = rest
         return PartitionState(
             partition,
             result.now_us,
-            run_id.decode(),
-            generation,
+            generation.decode(),
+            revision,
             keys,
             bits,
             copies,

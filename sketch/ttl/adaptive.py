@@ -1,34 +1,90 @@
-"""What all estimators that learn have in common: they see, remember, tell one another."""
+"""What all estimators that learn have in common: settings, memory, exchange, constraints."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sketch.protocol.port import Partition
-from sketch.ttl.counterfactual import Outcome
-from sketch.ttl.exchange import received, to_tell
-from sketch.ttl.history import KeyHistory
+from sketch.ttl.costs import Outcome
+from sketch.ttl.exchange import received, to_send
+from sketch.ttl.history import KeyHistory, TtlProposal
+from sketch.ttl.port import Terms, Weights
 from sketch.ttl.rates import ClassRates, Memory, PeerRates
 from sketch.ttl.regret import Regret
-from sketch.ttl.sample import Proposal
 
-__all__ = ["Adaptive"]
+__all__ = ["Adaptive", "AdaptiveSettings", "Constraints"]
 
 
-class Adaptive(ABC):
-    """See `sketch.ttl.port.TtlEstimator`; how a life follows from what was seen is left open.
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Both constraints of CATE, each for one class; docs/papers/cache_sketch.md.
+
+    Attributes:
+        false_positives: The filter's false positive rate should not exceed this; None: no bound.
+        invalidations_per_s: No more copies should be invalidated in a second, at all replicas;
+            None: no bound.
+        severity: How strongly a violation acts (the paper's a).
+    """
+
+    false_positives: float | None = None
+    invalidations_per_s: float | None = None
+    severity: float = 1.0
+
+    def violation(self, rates: ClassRates, now_s: float) -> float:
+        """Return the degree of violation (the paper's f): 0 for none, near 1 for an extreme one."""
+        worst = 0.0
+        if self.false_positives is not None:
+            worst = _excess(rates.false_positives, self.false_positives)
+        if self.invalidations_per_s is not None:
+            now = rates.invalidations_per_s(now_s)
+            worst = max(worst, _excess(now, self.invalidations_per_s))
+        return worst
+
+    def penalty(self, violation: float) -> float:
+        """Return by what a probability is multiplied: (1 - f)^a."""
+        return float((1 - violation) ** self.severity)
+
+
+def _excess(measured: float, limit: float) -> float:
+    return 1 - limit / measured if measured > limit else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveSettings:
+    """How lives of one class are estimated.
+
+    Attributes:
+        longest_s: The longest life that may be granted (TTL_max).
+        weights: What it costs if a life was wrong.
+        constraints: What lives have to keep, whatever the rates say.
+    """
+
+    longest_s: float = 600.0
+    weights: Weights = field(default=Weights())
+    constraints: Constraints = field(default=Constraints())
+
+
+SettingsT = TypeVar("SettingsT", bound=AdaptiveSettings)
+
+
+class Adaptive(ABC, Generic[SettingsT]):
+    """See `TtlEstimator`; how a life follows from what was seen is left open.
 
     Args:
+        settings: For all classes, but for what their terms say.
         memory: How much is remembered.
         seed: Decides what is remembered.
     """
 
-    def __init__(self, memory: Memory, seed: int) -> None:
-        self._memory = memory
+    def __init__(self, settings: SettingsT, memory: Memory | None, seed: int) -> None:
+        self._settings = settings
+        self._memory = memory or Memory()
         self._random = Random(seed)  # noqa: S311 - a sample, not a secret
+        self._of_class: dict[Partition, SettingsT] = {}
         self._classes: dict[Partition, ClassRates] = {}
         self._peers: dict[Partition, PeerRates] = {}
 
@@ -36,6 +92,15 @@ class Adaptive(ABC):
     def regrets(self) -> Mapping[Partition, Regret]:
         """What became of copies, by class."""
         return {partition: rates.regret for partition, rates in self._classes.items()}
+
+    def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
+        """Take in the terms of all classes, and forget all others."""
+        for partition in self._classes.keys() - terms.keys():
+            del self._classes[partition]
+        self._of_class = {
+            partition: replace(self._settings, **of_class._asdict())
+            for partition, of_class in terms.items()
+        }
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
         """Return the shortest life of the keys."""
@@ -74,19 +139,14 @@ class Adaptive(ABC):
             self._classes[partition].false_positives = false_positives
 
     def share(self, now_s: float) -> Iterator[Any]:
-        """Return rates of each class, and of those of its keys that are asked for most."""
-        return to_tell(list(self._classes.items()), now_s)
+        """Return rates of each class, and of those of its keys that are requested most."""
+        return to_send(list(self._classes.items()), now_s)
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:
         """Take in the rates of the other replicas."""
         self._peers = received(others, now_s + self._memory.peers_s)
         for partition, rates in self._classes.items():
             rates.peers = self._peers.get(partition, PeerRates())
-
-    def _retain(self, partitions: Mapping[Partition, Any]) -> None:
-        """Forget all classes but these."""
-        for partition in self._classes.keys() - partitions.keys():
-            del self._classes[partition]
 
     @abstractmethod
     def _propose(
@@ -96,18 +156,17 @@ class Adaptive(ABC):
         key: str,
         history: KeyHistory | None,
         now_s: float,
-    ) -> Proposal:
+    ) -> TtlProposal:
         """Return the life of a key that is being missed."""
 
-    @abstractmethod
-    def _tried(self, partition: Partition, sample: Proposal, outcome: Outcome) -> None:
-        """Note what a proposal led to that was granted as it was."""
+    def _learn(self, partition: Partition, proposal: TtlProposal, outcome: Outcome) -> None:
+        """Learn from a proposal that was granted as it was; by default nothing."""
 
     def _of_key(self, partition: Partition, rates: ClassRates, key: str, now_s: float) -> float:
         history = rates.keys.get(key)
         proposal = self._propose(partition, rates, key, history, now_s)
         if history is not None:
-            history.asked = proposal
+            history.proposed = proposal
         return proposal.life_s
 
     def _grant(
@@ -120,26 +179,23 @@ class Adaptive(ABC):
     ) -> None:
         if history.sample is not None:
             self._resolve_sample(partition, history, history.sample.missed(now_s), now_s)
-        granted = history.asked.life_s if life_s is None else life_s
+        granted = history.proposed.life_s if life_s is None else life_s
         memory = self._memory
         rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
 
     def _resolve_sample(
         self, partition: Partition, history: KeyHistory, outcome: Outcome | None, now_s: float
     ) -> None:
-        """Learn from a trial, if it is known what became of it.
-
-        Where other replicas see writes of the class, too, it is not: one that they saw would look
-        as if there had been none.
-        """
         sample = history.sample
         if outcome is None or sample is None:
             return
         history.sample = None
         rates = self._classes[partition]
+        # Where other replicas see writes of the class, too, the outcome is not known: one that they
+        # saw would look as if there had been none.
         if rates.alone(now_s):
             rates.regret.judge(sample.proposal, invalidated=outcome.invalidated)
-            self._tried(partition, sample.proposal, outcome)
+            self._learn(partition, sample.proposal, outcome)
 
     def _class(self, partition: Partition, now_s: float) -> ClassRates:
         rates = self._classes.get(partition)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import exp, expm1, log1p
 from typing import Literal
 
 from sketch.protocol.port import Partition
-from sketch.ttl.adaptive import Adaptive
-from sketch.ttl.constraints import Constraints
-from sketch.ttl.counterfactual import Outcome
-from sketch.ttl.history import KeyHistory
-from sketch.ttl.port import Terms
+from sketch.ttl.adaptive import Adaptive, AdaptiveSettings
+from sketch.ttl.history import KeyHistory, TtlProposal
+from sketch.ttl.port import Weights
 from sketch.ttl.rates import ClassRates, Memory
-from sketch.ttl.sample import Proposal
-from sketch.ttl.weights import Weights
 
 __all__ = ["Cate", "CateSettings", "Ratio", "life_s"]
 
@@ -26,22 +21,18 @@ _STEEPEST = 700.0
 
 
 @dataclass(frozen=True, slots=True)
-class CateSettings:
+class CateSettings(AdaptiveSettings):
     """How lives of one class are estimated.
 
     Attributes:
+        weights: What misses and invalidations cost; equal ones are the paper's estimator.
         ratio: How the quantile follows from the imbalance of misses and writes.
         slope: How strongly it does; of no effect on "unweighted".
-        longest_s: The longest life (TTL_max).
-        weights: What misses and invalidations cost; equal ones are the paper's estimator.
-        constraints: What lives have to keep.
     """
 
+    weights: Weights = field(default=Weights(1, 1, 1, 1))
     ratio: Ratio = "linear"
     slope: float = 0.1
-    longest_s: float = 600.0
-    weights: Weights = field(default=Weights(1, 1, 1, 1))
-    constraints: Constraints = field(default=Constraints())
 
 
 def life_s(
@@ -87,35 +78,13 @@ def _imbalance(misses: float, writes: float) -> float:
     return 1 - writes / misses
 
 
-class Cate(Adaptive):
-    """Estimates lives by the rates of misses and writes of each record.
-
-    Args:
-        settings: For all classes.
-        memory: How much is remembered.
-        seed: Decides what is remembered.
-    """
+class Cate(Adaptive[CateSettings]):
+    """Estimates lives by the rates of misses and writes of each record."""
 
     def __init__(
-        self,
-        settings: CateSettings | None = None,
-        memory: Memory | None = None,
-        seed: int = 0,
+        self, settings: CateSettings | None = None, memory: Memory | None = None, seed: int = 0
     ) -> None:
-        super().__init__(memory or Memory(), seed)
-        self._settings = settings or CateSettings()
-        self._of_class: dict[Partition, CateSettings] = {}
-
-    def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Take in what classes ask for."""
-        self._retain(terms)
-        self._of_class = {
-            partition: replace(self._settings, **asked._asdict())
-            for partition, asked in terms.items()
-        }
-
-    def _tried(self, partition: Partition, sample: Proposal, outcome: Outcome) -> None:
-        """Learn nothing: what CATE is set to stays."""
+        super().__init__(settings or CateSettings(), memory, seed)
 
     def _propose(
         self,
@@ -124,10 +93,10 @@ class Cate(Adaptive):
         key: str,
         history: KeyHistory | None,
         now_s: float,
-    ) -> Proposal:
+    ) -> TtlProposal:
         settings = self._of_class.get(partition, self._settings)
         seen = rates.at_miss(key, history, now_s)
         violation = settings.constraints.violation(rates, now_s)
         writes = seen.writes if seen.written else 0.0
         life = life_s(seen.misses, writes, settings, violation)
-        return Proposal(life, -expm1(-writes * life))
+        return TtlProposal(life, -expm1(-writes * life))

@@ -1,7 +1,7 @@
-"""What replicas tell one another of rates, as JSON.
+"""Rates that replicas exchange, as JSON.
 
-Rates add up: a write or a miss is seen by exactly one replica. Keys that are asked for most are
-told one by one; for all others a replica takes its own rate times (all of the class / its own of
+Rates add up: a write or a miss is seen by exactly one replica. Keys that are requested most are
+sent one by one; for all others a replica takes its own rate times (all of the class / its own of
 the class), which is right if requests are spread evenly. If they are not, rates are too high by the
 same factor for reads and writes, and lives only shorter than they might be.
 """
@@ -17,17 +17,15 @@ from typing import Any, Final
 from sketch.protocol.port import Partition
 from sketch.ttl.rates import ClassRates, PeerRates
 
-__all__ = ["received", "to_tell"]
+__all__ = ["received", "to_send"]
 
 _KEYS: Final = 500
-"""So many keys of a class are told one by one."""
-
 _KEYS_OF_ALL: Final = 5_000
-"""So many of all classes."""
+"""So many keys of a class, and of all classes, are sent one by one."""
 
 
-def to_tell(classes: Sequence[tuple[Partition, ClassRates]], now_s: float) -> Iterator[Any]:
-    """Return what other replicas are to know of each class, made as it is asked for."""
+def to_send(classes: Sequence[tuple[Partition, ClassRates]], now_s: float) -> Iterator[Any]:
+    """Yield what other replicas are to know of each class."""
     most = min(_KEYS, _KEYS_OF_ALL // max(len(classes), 1))
     for partition, rates in classes:
         yield [*partition, *_of_class(rates, now_s, most)]
@@ -46,12 +44,7 @@ def _of_class(
 
 
 def received(others: Sequence[Any], until_s: float) -> dict[Partition, PeerRates]:
-    """Add up what all other replicas told; what is not understood is left out.
-
-    Args:
-        others: What each of them told last, a list with an entry for each class.
-        until_s: For how long it holds.
-    """
+    """Add up what all other replicas sent last; what is not understood is left out."""
     totals: defaultdict[Partition, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     keys: defaultdict[Partition, dict[str, tuple[float, float]]] = defaultdict(dict)
     for partition, rates, of_keys in _understood(others):

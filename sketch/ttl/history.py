@@ -1,13 +1,70 @@
-"""What is remembered of one key: how often it is asked for and written, what copies became of."""
+"""What is remembered of one key: its rates, the TTL proposed last, what became of copies."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
-from sketch.ttl.sample import Proposal, Sample
+from sketch.ttl.costs import After, Belief, Outcome
 
-__all__ = ["Fate", "KeyHistory"]
+__all__ = ["Fate", "KeyHistory", "TtlProposal", "TtlSample"]
+
+
+class TtlProposal(NamedTuple):
+    """A life that was proposed, and why.
+
+    Attributes:
+        life_s: The life.
+        expected: The share of such copies that will be invalidated, by the rates that are known.
+        belief: What it was chosen by; None: nothing is to be learned from it.
+    """
+
+    life_s: float
+    expected: float = 0.0
+    belief: Belief | None = None
+
+
+class TtlSample:
+    """A proposal that was granted.
+
+    It is watched until the copy's end, and then until the next read or write of its key shows that
+    nothing else came before.
+    """
+
+    __slots__ = ("_begun_s", "_reads", "_writes", "_written_s", "end_s", "proposal")
+
+    def __init__(self, proposal: TtlProposal, now_s: float, life_s: float) -> None:
+        self.proposal = proposal
+        self.end_s = now_s + life_s
+        self._begun_s = now_s
+        self._written_s: float | None = None
+        self._reads = self._writes = 0
+
+    def missed(self, now_s: float) -> Outcome | None:
+        """Note a read at the origin; return what became of the copy if that is known by now."""
+        if now_s >= self.end_s:
+            return self._outcome(now_s)
+        self._reads += self._written_s is not None
+        return None
+
+    def wrote(self, now_s: float) -> Outcome | None:
+        """Note a write; return what became of the copy if that is known by now."""
+        if now_s >= self.end_s:
+            if self._written_s is None:
+                return Outcome(self.end_s - self._begun_s, now_s - self._begun_s, written=True)
+            return self._outcome(now_s)
+        if self._written_s is None:
+            self._written_s = now_s
+        else:
+            self._writes += 1
+        return None
+
+    def _outcome(self, now_s: float) -> Outcome:
+        life_s = self.end_s - self._begun_s
+        if self._written_s is None:
+            return Outcome(life_s, now_s - self._begun_s, written=False)
+        seen_s = max(0.0, self._written_s - self._begun_s)
+        return Outcome(life_s, seen_s, True, After(self._reads, self._writes))
 
 
 class Fate(Enum):
@@ -23,12 +80,12 @@ class Fate(Enum):
     """Its key was written after its end: a longer life would have made it stale."""
 
     UNCHANGED = "unchanged"
-    """Its key was asked for after its end and had not changed: a longer life would have done."""
+    """Its key was read after its end and had not changed: a longer life would have done."""
 
 
-_NOTHING: Final = Proposal(0.0)
+_NOTHING: Final = TtlProposal(0.0)
 
-_AS_ASKED: Final = 0.99
+_AS_PROPOSED: Final = 0.99
 """Lives are rounded: one that was granted is what was proposed from this share of it on."""
 
 
@@ -52,7 +109,7 @@ class KeyHistory:
         life_end_s: No copy lives longer.
         held_end_s: Until then the sketch takes copies to be alive: their receipt may be late.
         stale_until_s: Until then the filter holds the key.
-        asked: What was last proposed.
+        proposed: What was last proposed.
         sample: A proposal that was granted, and of which it is not known yet what it leads to.
         open: Whether a copy was handed out of which nothing has become yet.
     """
@@ -60,7 +117,6 @@ class KeyHistory:
     __slots__ = (
         "_usable_end_s",
         "_usable_s",
-        "asked",
         "held_end_s",
         "idle_span_s",
         "life_end_s",
@@ -68,6 +124,7 @@ class KeyHistory:
         "missed_s",
         "misses",
         "open",
+        "proposed",
         "sample",
         "stale_until_s",
         "write_span_s",
@@ -81,8 +138,8 @@ class KeyHistory:
         self.writes = self.write_span_s = 0.0
         self.missed_s = self.wrote_s = now_s
         self.life_end_s = self.held_end_s = self.stale_until_s = now_s
-        self.asked = _NOTHING
-        self.sample: Sample | None = None
+        self.proposed = _NOTHING
+        self.sample: TtlSample | None = None
         self.open = self.written = False
         self._usable_s = self._usable_end_s = now_s
 
@@ -125,11 +182,8 @@ class KeyHistory:
     def granted(self, now_s: float, life_s: float, transit_s: float, margin_s: float = 0.0) -> Fate:
         """Note that a copy was handed out; return what became of the one before.
 
-        Args:
-            now_s: The time.
-            life_s: Of the copy; 0: there is none.
-            transit_s: After which time it begins to answer.
-            margin_s: For how long it counts as alive after its end.
+        A copy with a life of 0 is none. It begins to answer after `transit_s`, and counts as alive
+        for `margin_s` after its end.
         """
         fate = Fate.UNCHANGED if self.open and now_s >= self.life_end_s else Fate.OPEN
         if fate is Fate.UNCHANGED:
@@ -138,11 +192,11 @@ class KeyHistory:
             self.open = True
             self.life_end_s = max(self.life_end_s, now_s + life_s)
             self.held_end_s = max(self.held_end_s, now_s + life_s + margin_s)
-            # Clients do not use copies of what is in the filter: they would be asked for again.
+            # Clients do not use copies of what is in the filter: they would be fetched again.
             self._usable_s = max(now_s + transit_s, self.stale_until_s)
             self._usable_end_s = self.life_end_s
-            if self.sample is None and 0 < _AS_ASKED * self.asked.life_s <= life_s:
-                self.sample = Sample(self.asked, now_s, life_s)
+            if self.sample is None and 0 < _AS_PROPOSED * self.proposed.life_s <= life_s:
+                self.sample = TtlSample(self.proposed, now_s, life_s)
         return fate
 
     @property

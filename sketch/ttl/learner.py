@@ -3,78 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from math import expm1
 from typing import Final
 
 from sketch.protocol.port import Partition
-from sketch.ttl.adaptive import Adaptive
-from sketch.ttl.constraints import Constraints
-from sketch.ttl.counterfactual import Belief, Outcome
-from sketch.ttl.history import KeyHistory
-from sketch.ttl.optimum import about_best
+from sketch.ttl.adaptive import Adaptive, AdaptiveSettings
+from sketch.ttl.costs import Belief, Outcome, about_best
+from sketch.ttl.history import KeyHistory, TtlProposal
 from sketch.ttl.parameters import LearnedParameters
 from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, KeyRates, Memory
-from sketch.ttl.sample import Proposal
-from sketch.ttl.weights import Weights
 
 __all__ = ["Learner", "LearnerSettings"]
 
 
 @dataclass(frozen=True, slots=True)
-class LearnerSettings:
+class LearnerSettings(AdaptiveSettings):
     """How lives of one class are learned.
 
     Attributes:
-        longest_s: The longest life that may be granted.
-        weights: What it costs if a life was wrong.
         unheard_s: For how long clients have not heard of a write, on average: half of Δ.
         copies: About how many copies slope and longest life are learned from; 0: none.
-        constraints: What lives have to keep.
     """
 
-    longest_s: float = 600.0
-    weights: Weights = field(default=Weights())
     unheard_s: float = 0.5
     copies: int = 2_000
-    constraints: Constraints = field(default=Constraints())
 
 
-class Learner(Adaptive):
-    """Grants the life that costs least, as far as it can tell.
+class Learner(Adaptive[LearnerSettings]):
+    """Grants the life that costs least, as far as it can be known.
 
     It differs from CATE in three things. It counts reads where no copy could answer them, and so
     knows how often a key is read, not only how often it is missed. It hands out no copies that no
     client would use, because the filter holds their keys for long. And it sets slope and longest
     life of each class to what would have cost least, by what became of the copies
     (`LearnedParameters`).
-
-    Args:
-        settings: For all classes.
-        memory: How much is remembered.
-        seed: Decides what is remembered.
     """
 
     def __init__(
-        self,
-        settings: LearnerSettings | None = None,
-        memory: Memory | None = None,
-        seed: int = 0,
+        self, settings: LearnerSettings | None = None, memory: Memory | None = None, seed: int = 0
     ) -> None:
-        super().__init__(memory or Memory(), seed)
-        self._settings = settings or LearnerSettings()
-        self._of_class: dict[Partition, LearnerSettings] = {}
+        super().__init__(settings or LearnerSettings(), memory, seed)
         self._parameters: dict[Partition, LearnedParameters] = {}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Take in what classes ask for; what was learned for other terms is forgotten."""
-        self._retain(terms)
+        """Take in the terms of all classes; what was learned for other terms is forgotten."""
         before = self._of_class
-        self._of_class = {
-            partition: replace(self._settings, **asked._asdict())
-            for partition, asked in terms.items()
-        }
+        super().set_terms(terms)
         for partition in [*self._parameters]:
             if self._of_class.get(partition) != before.get(partition):
                 del self._parameters[partition]
@@ -91,7 +67,7 @@ class Learner(Adaptive):
         key: str,
         history: KeyHistory | None,
         now_s: float,
-    ) -> Proposal:
+    ) -> TtlProposal:
         settings = self._of_class.get(partition, self._settings)
         parameters = self._parameters_of(partition, settings)
         seen = rates.at_miss(key, history, now_s)
@@ -104,22 +80,20 @@ class Learner(Adaptive):
             # Until the key leaves the filter copies answer only those who have revalidated them;
             # somebody will ask again by then, and what ends with it keeps nothing down.
             life_s = min(free_s, settings.longest_s)
-            return Proposal(life_s, -expm1(-life_s * seen.writes))
+            return TtlProposal(life_s, -expm1(-life_s * seen.writes))
         proposal = _proposal(
             model._replace(unused_s=max(held_s, self._memory.transit_s)), parameters
         )
         violation = settings.constraints.violation(rates, now_s)
         if violation > 0:
             shorter_s = proposal.life_s * settings.constraints.penalty(violation)
-            return Proposal(shorter_s, -expm1(-shorter_s * seen.writes))
+            return TtlProposal(shorter_s, -expm1(-shorter_s * seen.writes))
         return proposal
 
-    def _tried(self, partition: Partition, sample: Proposal, outcome: Outcome) -> None:
-        if (
-            sample.belief is not None
-            and (parameters := self._parameters.get(partition)) is not None
-        ):
-            parameters.adjust(sample.belief, outcome)
+    def _learn(self, partition: Partition, proposal: TtlProposal, outcome: Outcome) -> None:
+        parameters = self._parameters.get(partition)
+        if proposal.belief is not None and parameters is not None:
+            parameters.adjust(proposal.belief, outcome)
 
     def _parameters_of(self, partition: Partition, settings: LearnerSettings) -> LearnedParameters:
         parameters = self._parameters.get(partition)
@@ -130,7 +104,7 @@ class Learner(Adaptive):
         return parameters
 
 
-_REFUSED: Final = Proposal(0.0)
+_REFUSED: Final = TtlProposal(0.0)
 
 _LONG: Final = 0.1
 """Where the filter holds a key for this share of its best life, nothing longer is granted."""
@@ -149,7 +123,7 @@ def _model(seen: KeyRates, settings: LearnerSettings) -> Belief:
     return Belief(u / seen.writes, 0.0, seen.reads, seen.writes, price, late)
 
 
-def _proposal(belief: Belief, parameters: LearnedParameters) -> Proposal:
+def _proposal(belief: Belief, parameters: LearnedParameters) -> TtlProposal:
     """Return a life of what is believed: none if more is lost by it than is saved."""
     life_s = min(
         parameters.slope.value * belief.best_s + belief.unused_s, parameters.longest_s.value
@@ -159,4 +133,4 @@ def _proposal(belief: Belief, parameters: LearnedParameters) -> Proposal:
     answered = belief.reads / belief.writes * (written + expm1(-belief.unused_s * belief.writes))
     if belief.best_s <= 0 or answered <= belief.invalidation * writes:
         return _REFUSED
-    return Proposal(life_s, written, belief)
+    return TtlProposal(life_s, written, belief)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import cosh, inf, log, log2
 from typing import Final
 
-from sketch.ttl.counterfactual import Belief, Outcome, cost
+from sketch.ttl.costs import Belief, Outcome, cost
 
 __all__ = ["LearnedParameters", "Parameter"]
 
@@ -81,14 +81,10 @@ def _vertex(costs: list[float], best: int) -> float:
 class LearnedParameters:
     """What is learned of one class.
 
-    When a copy's key is written after its grant is seen whatever its life was. So each copy tells
+    When a copy's key is written after its grant is seen whatever its life was. So each copy shows
     what every other slope, or longest life, would have cost in its place: none has to be tried.
     That is choosing with full information, where the leader is followed without exploring
     (Hannan, 1957).
-
-    Args:
-        longest_s: The longest life that may be granted (seconds).
-        copies: About how many copies are remembered; 0: nothing is learned.
 
     Attributes:
         slope: By what the model's lives are multiplied.
@@ -106,10 +102,6 @@ class LearnedParameters:
 
         The slope answers for when writes come, if rates are what they are believed to be; the
         longest life for what it costs if they turn out to be others.
-
-        Args:
-            belief: What the life was chosen by.
-            outcome: What became of the copy.
         """
         best_s, unused_s = belief.best_s, belief.unused_s
         slope, longest_s = self.slope.value, self.longest_s.value

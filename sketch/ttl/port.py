@@ -1,34 +1,75 @@
-"""What says for how long an answer should live."""
+"""The port of TTL estimators, the terms of classes, and the event of a granted TTL."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple, Protocol
 
 from sketch.protocol.port import Partition
 from sketch.ttl.regret import Regret
-from sketch.ttl.weights import Weights
 
-__all__ = ["Terms", "TtlEstimator"]
+__all__ = ["Terms", "TtlEstimator", "TtlGranted", "Weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What each event costs, in any unit; docs/papers/cache_sketch.md, "TTL estimators".
+
+    Attributes:
+        invalidation: A write to something that caches hold: a purge, an entry of the filter.
+        stale: A read that is answered with an overwritten version.
+        miss: A read that the origin has to answer, revalidations included.
+        false_positives: The filter's false positive rate: all reads that it touches wrongly.
+
+    Raises:
+        ValueError: One of them is negative or not finite, or misses and invalidations cost nothing.
+    """
+
+    invalidation: float = 0.2
+    stale: float = 1.0
+    miss: float = 1.0
+    false_positives: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(weight) and weight >= 0 for weight in astuple(self)):
+            raise ValueError("a weight is a number that is not negative")
+        if self.miss == 0 or self.invalidation == 0:
+            raise ValueError("misses and invalidations cost something")
+
+    @property
+    def miss_per_invalidation(self) -> float:
+        """How many invalidations one miss is worth."""
+        return self.miss / self.invalidation
+
+    def cost(
+        self, invalidations: int, stale: int, misses: int, accesses: int, false_positives: float
+    ) -> float:
+        """Return the cost of each access, the paper's cost function."""
+        counted = self.invalidation * invalidations + self.stale * stale + self.miss * misses
+        return counted / max(accesses, 1) + self.false_positives * false_positives
+
+
+class TtlGranted(NamedTuple):
+    """An answer of a class was granted a TTL, in seconds; 0: it must not be kept."""
+
+    partition: Partition
+    ttl_s: float
 
 
 class Terms(NamedTuple):
-    """What a class asks of lives.
-
-    Attributes:
-        longest_s: No copy may live longer.
-        weights: What it costs if a life was wrong.
-    """
+    """Terms of a class: its longest life, in seconds, and what it costs if a life was wrong."""
 
     longest_s: float
     weights: Weights
 
 
 class TtlEstimator(Protocol):
-    """Estimates lives; told of every miss and of every write. All times are in seconds.
+    """Estimates lives, and is notified of every miss and of every write; times are in seconds.
 
-    A replica sees only its share of the requests: what it measures is told to the others
-    (`share`), and what they told is taken in (`merge`), at any interval. Estimators do no input or
+    A replica sees only its share of the requests: what it measures is sent to the others
+    (`share`), and what they sent is taken in (`merge`), at any interval. Estimators do no input or
     output themselves, and are used by one event loop.
     """
 
@@ -37,12 +78,12 @@ class TtlEstimator(Protocol):
         """What became of copies, by class; empty if nothing is remembered."""
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Take in what all classes ask for; what is remembered of others is forgotten."""
+        """Take in the terms of all classes; what is remembered of others is forgotten."""
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
         """Return the life of an answer that shows these keys, and missed: the shortest of theirs.
 
-        It is asked before `missed` is told, and counts the miss that is going on.
+        It is called before `missed`, and counts the miss that is going on.
         """
 
     def missed(
@@ -50,25 +91,14 @@ class TtlEstimator(Protocol):
     ) -> None:
         """Note that an answer that shows these keys came from the origin.
 
-        Args:
-            partition: Class of the keys.
-            keys: What the answer shows.
-            now_s: The time.
-            life_s: What it was granted in the end, 0 if it must not be kept; None: what `ttl_s`
-                last said of each key.
+        `life_s` is what it was granted in the end, 0 if it must not be kept; None: what `ttl_s`
+        last returned for each key.
         """
 
     def wrote(
         self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
-        """Note a write to these keys.
-
-        Args:
-            partition: Class of the keys.
-            keys: What was written.
-            now_s: The time.
-            created: Those of them whose records were not there before.
-        """
+        """Note a write to these keys; the records of `created` were not there before."""
 
     def filled(self, partition: Partition, false_positives: float) -> None:
         """Note the share of keys that the filter of a partition finds wrongly, as it stands."""
@@ -80,8 +110,7 @@ class TtlEstimator(Protocol):
         """
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:
-        """Take in the lists of entries that all other replicas told last.
+        """Take in what all other replicas shared last, in place of what was taken in before.
 
-        They replace what was taken in before.
-        What is not understood counts as not told.
+        What is not understood is left out.
         """

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from sketch.ttl.arrival_rate import ArrivalRate
 from sketch.ttl.history import Fate, KeyHistory
 from sketch.ttl.regret import Regret
-from sketch.ttl.reservoir import Reservoir
 
-__all__ = ["ClassRates", "KeyRates", "Memory", "PeerRates"]
+__all__ = ["ClassRates", "KeyRates", "Memory", "PeerRates", "Reservoir"]
 
 _PRIOR: Final = 0.25
 """How many arrivals the class's rate counts for in a key's."""
@@ -23,6 +21,13 @@ to conclude from a short time."""
 _LEAST_IDLE: Final = 0.001
 """The least share of the time between two misses in which no copy answered."""
 
+_KEEP: Final = 0.999
+_FIRST_S: Final = 1.0
+
+_ADMITTED: Final = 0.25
+"""Share of the arrivals of unknown keys that enter a full sample: what is requested once seldom
+does, what is requested often soon is in, and histories are kept four times as long."""
+
 
 class Memory(NamedTuple):
     """How much is remembered.
@@ -30,7 +35,7 @@ class Memory(NamedTuple):
     Attributes:
         keys: Of each class, at most.
         arrivals: How many arrivals a key's rate is averaged over.
-        peers_s: For how long the rates that other replicas told hold.
+        peers_s: For how long the rates that other replicas sent hold.
         transit_s: After which time a copy that was handed out begins to answer.
         margin_s: For how long the sketch takes a copy to be alive after its end: M of
             docs/protocol.md.
@@ -61,7 +66,7 @@ class KeyRates(NamedTuple):
 
 
 class PeerRates(NamedTuple):
-    """Arrivals in a second that other replicas told of a class.
+    """Arrivals in a second that other replicas sent of a class.
 
     Attributes:
         misses: Of the class.
@@ -81,19 +86,87 @@ class PeerRates(NamedTuple):
 _NOTHING: Final = PeerRates()
 
 
+class ArrivalRate:
+    """A weighted average of the times between arrivals; times are in seconds.
+
+    `assumed` arrivals are counted besides those that are seen.
+    """
+
+    __slots__ = ("_assumed", "_count", "_last_s", "_span_s")
+
+    def __init__(self, now_s: float, assumed: float) -> None:
+        self._count = self._span_s = 0.0
+        self._last_s = now_s
+        self._assumed = assumed
+
+    def assume(self, arrivals: float) -> None:
+        """Assume another number of arrivals."""
+        self._assumed = arrivals
+
+    def arrived(self, now_s: float) -> None:
+        """Count an arrival."""
+        gap = now_s - self._last_s
+        self._count = self._count * _KEEP + 1
+        self._span_s = self._span_s * _KEEP + (gap if gap > 0 else 0.0)
+        self._last_s = now_s
+
+    def per_s(self, now_s: float) -> float:
+        """Return the arrivals in a second; fewer, the longer nothing has arrived."""
+        gap = now_s - self._last_s
+        span = self._span_s + gap if gap > 0 else self._span_s
+        return (self._count + self._assumed) / (max(_FIRST_S, span))
+
+
+class Reservoir:
+    """Remembers at most so many keys; the newcomer takes the place of any other.
+
+    That is Aggarwal's reservoir for streams that change (VLDB 2006, algorithm 3.1): the chance
+    that an old arrival is still remembered falls exponentially with what came since.
+
+    """
+
+    def __init__(self, capacity: int, random: Random) -> None:
+        if capacity < 1:
+            raise ValueError("at least one key is remembered")
+        self._capacity = capacity
+        self._random = random
+        self._histories: dict[str, KeyHistory] = {}
+        self._names: list[str] = []
+        self.get = self._histories.get
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[tuple[str, KeyHistory]]:
+        return iter(self._histories.items())
+
+    @property
+    def full(self) -> bool:
+        """Whether keys are forgotten."""
+        return len(self._names) == self._capacity
+
+    def admit(self, key: str, now_s: float) -> KeyHistory | None:
+        """Let an unknown key in; None: it stays unknown."""
+        if len(self._names) < self._capacity:
+            self._names.append(key)
+        elif self._random.random() < _ADMITTED:
+            slot = int(self._random.random() * self._capacity)
+            del self._histories[self._names[slot]]
+            self._names[slot] = key
+        else:
+            return None
+        history = self._histories[key] = KeyHistory(now_s)
+        return history
+
+
 class ClassRates:
     """What is known of one class.
 
-    Args:
-        memory: How much is remembered.
-        random: Decides what is remembered.
-        now_s: The time.
-
     Attributes:
         keys: The keys that are remembered.
-        peers: What other replicas told.
+        peers: What other replicas sent.
         regret: What became of copies.
-        false_positives: Of the filter, as last told.
+        false_positives: Of the filter, at the last note.
     """
 
     def __init__(self, memory: Memory, random: Random, now_s: float) -> None:
@@ -186,7 +259,7 @@ class ClassRates:
         return self.peers if now_s < self.peers.until_s else _NOTHING
 
     def alone(self, now_s: float) -> bool:
-        """Whether no other replica has told lately that it sees anything of the class."""
+        """Whether no other replica has lately sent that it sees anything of the class."""
         peers = self._peers(now_s)
         return peers.misses == peers.writes == 0
 
@@ -196,7 +269,7 @@ class ClassRates:
 
 
 def _together(own: float, peers: float | None, class_own: float, class_peers: float) -> float:
-    """Add what others told of a key; if they told nothing, in proportion to the class."""
+    """Add what others sent of a key; if they sent nothing, in proportion to the class."""
     if peers is not None:
         return own + peers
     return own * (1 + class_peers / class_own) if class_own > 0 else own

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sketch.ttl.history import Fate
-from sketch.ttl.sample import Proposal
+from sketch.ttl.history import Fate, TtlProposal
 
 __all__ = ["Regret"]
 
@@ -44,7 +43,7 @@ class Regret:
         elif fate is Fate.SPARED:
             self.stale_avoided += 1
 
-    def judge(self, sample: Proposal, *, invalidated: bool) -> None:
+    def judge(self, sample: TtlProposal, *, invalidated: bool) -> None:
         """Compare what became of a copy with what was expected."""
         self.judged += 1
         surprise = invalidated - sample.expected

@@ -14,11 +14,7 @@ __all__ = ["Static"]
 
 
 class Static:
-    """Gives every answer the same life.
-
-    Args:
-        life_s: Seconds; what a class allows at most is taken off by whoever asks.
-    """
+    """Gives every answer the same life; the caller caps it by what the class allows."""
 
     def __init__(self, life_s: float = math.inf) -> None:
         self._life_s = life_s
@@ -29,7 +25,7 @@ class Static:
         return {}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Do nothing: whoever asks takes off what a class allows at most."""
+        """Do nothing: the caller caps lives."""
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
         """Return the life."""
@@ -49,7 +45,7 @@ class Static:
         """Learn nothing."""
 
     def share(self, now_s: float) -> Iterator[Any]:  # noqa: ARG002 - the port
-        """Tell nothing."""
+        """Share nothing."""
         return iter(())
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:

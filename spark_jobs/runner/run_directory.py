@@ -35,7 +35,7 @@ from uuid import uuid4
 
 import orjson
 
-from mediator.embedded.private import private_directory
+from mediator.embedded.directories import private_directory
 
 __all__ = ["FinishedStage", "RunDirectory"]
 

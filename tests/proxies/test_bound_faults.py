@@ -128,7 +128,7 @@ async def test_the_sketch_restarted_without_its_last_second(world: World, server
         await readers.further()
         after = await world.filter()
         assert after.revalidate_all
-        assert after.generation != before.generation
+        assert after.revision != before.revision
         world.here.barriers.open()
         await eventually(partial(world.cacheable, id_))
         await world.inc(id_)

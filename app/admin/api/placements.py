@@ -7,18 +7,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from app.admin.api.responses import Body, Control, DatabaseName, json_request
-from app.admin.api.schema_document import ADVICE_REQUEST, WHAT_IF_REQUEST
+from mediator.placement.advice import ADVICE
+from mediator.placement.what_if import SUPPOSITION
+from mediator.schema.parse import SCHEMA
+from mediator.schema.validation import json_schema_of
 
 __all__ = ["router"]
 
 router = APIRouter()
+
+_ADVICE = json_schema_of(ADVICE)
+_ADVICE["properties"]["schema"] = json_schema_of(SCHEMA)
 
 ClassName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 FieldName = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 OfDatabase = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
 
-@router.post("/advice", openapi_extra=json_request(ADVICE_REQUEST))
+@router.post("/advice", openapi_extra=json_request(_ADVICE))
 async def advise(control: Control, body: Body) -> dict[str, Any]:
     """Say where a schema would be placed on the systems given, or on the registered ones.
 
@@ -55,7 +61,7 @@ async def explain_field(
     return await control.explain(database, class_name, field)
 
 
-@router.post("/what-if/{database}", openapi_extra=json_request(WHAT_IF_REQUEST))
+@router.post("/what-if/{database}", openapi_extra=json_request(json_schema_of(SUPPOSITION)))
 async def suppose(control: Control, database: DatabaseName, body: Body) -> dict[str, Any]:
     """Say what scores would place elsewhere under other weights, goals or metrics.
 

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Request
 from app.admin.api.responses import Body, json_request
 from app.http.framework import SmallBodies
 from mediator.base.errors import Conflict, NotFound
-from mediator.staleness_probes import ProbeLimits, StalenessProbes, read_request
+from mediator.staleness_probes.model import ProbeLimits, read_request
+from mediator.staleness_probes.service import StalenessProbes
 
 __all__ = ["router"]
 

@@ -9,7 +9,6 @@ import orjson
 from fastapi import APIRouter, Header, Request, Response
 
 from app.admin.api.responses import Body, Control, DatabaseName, DryRun, json_request
-from app.admin.api.schema_document import SCHEMA_DOCUMENT
 from app.http.negotiation import JSON
 from app.http.problems import INVALID, HttpError
 from app.security.admin_port import visible
@@ -17,6 +16,8 @@ from mediator.base.errors import Location
 from mediator.base.offload import offload
 from mediator.control.port import SchemaChange
 from mediator.schema.merge import merge_patch
+from mediator.schema.parse import SCHEMA
+from mediator.schema.validation import json_schema_of
 
 __all__ = ["router"]
 
@@ -44,7 +45,7 @@ async def get_schema(control: Control, database: DatabaseName) -> Response:
 @router.put(
     "/schemas/{database}",
     response_model=dict[str, Any],
-    openapi_extra=json_request(SCHEMA_DOCUMENT),
+    openapi_extra=json_request(json_schema_of(SCHEMA)),
 )
 async def set_schema(
     control: Control,

@@ -12,7 +12,8 @@ from app.admin.pages.forms import read_form
 from app.admin.pages.page import HEADERS, Page, page_router, render
 from app.admin.pages.series import purges, ttls
 from mediator.base.errors import Conflict
-from mediator.staleness_probes import StalenessProbes, read_request
+from mediator.staleness_probes.model import read_request
+from mediator.staleness_probes.service import StalenessProbes
 
 __all__ = ["PAGE"]
 

@@ -31,8 +31,8 @@ class ClientFilter(Answer):
     m: Count
     time_us: Count
     valid_for_ms: Count
-    generation: str = Field("", pattern="^[0-9]{1,20}$")
+    revision: str = Field("", pattern="^[0-9]{1,20}$")
     revalidate_all: bool = False
-    run_id: str = Field(alias="incarnation", pattern="^[0-9a-f]{32}$")
+    generation: str = Field(pattern="^[0-9a-f]{32}$")
     map: dict[str, dict[str, list[str]]]
     bits: str = Field(json_schema_extra={"contentEncoding": "base64"})

@@ -13,9 +13,10 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # help must not wait for numpy
     from sketch.instruments.simulate.comparison import Comparison, Question
+    from sketch.instruments.simulate.workload import Workload
     from sketch.instruments.simulate.world import World
     from sketch.ttl.cate import Ratio
-    from sketch.ttl.weights import Weights
+    from sketch.ttl.port import Weights
 
 __all__ = ["simulate"]
 
@@ -40,39 +41,56 @@ class _Letter(StrEnum):
     F = "f"
 
 
+_Workload = Annotated[
+    _Letter, typer.Option(help="Which core workload of YCSB.", case_sensitive=False)
+]
+_Operations = Annotated[int, typer.Option(min=1, help="Operations to simulate.")]
+_WarmUp = Annotated[
+    int, typer.Option(min=0, help="Operations before, of which nothing is counted.")
+]
+_Records = Annotated[int, typer.Option(min=1, help="Records there are at first.")]
+_Rate = Annotated[float, typer.Option(min=1e-3, help="Operations in a virtual second.")]
+_Clients = Annotated[int, typer.Option(min=1, help="Clients that share them.")]
+_Caches = Annotated[str, typer.Option(help="Caches on the way: any of client, proxy, cdn.")]
+_Bound = Annotated[float, typer.Option(min=0.01, help="Δ in seconds.")]
+_Margin = Annotated[float, typer.Option(min=0, help="M in seconds.")]
+_Longest = Annotated[float, typer.Option(min=0.1, help="The longest life in seconds.")]
+_Origin = Annotated[
+    str, typer.Option(help="One way to the origin: constant(ms), normal(ms, ms), …")
+]
+_Which = Annotated[_Estimator, typer.Option(help="Which estimator; all compares them.")]
+_Ratio = Annotated[str, typer.Option(help="Of CATE: linear, logistic or unweighted.")]
+_Starts = Annotated[int, typer.Option(min=1, help="Points at which hills are climbed.")]
+_Costs = Annotated[
+    str, typer.Option(help="Cost of invalidation, stale read, miss, false positives.")
+]
+_Seed = Annotated[int, typer.Option(min=0, help="Where random numbers begin.")]
+_Plots = Annotated[Path | None, typer.Option(help="Folder for plots (SVG).")]
+_Json = Annotated[Path | None, typer.Option(help="File for all figures.")]
+_Page = Annotated[Path | None, typer.Option(help="File for a page (HTML).")]
+
+
 def simulate(
     *,
-    workload: Annotated[
-        _Letter, typer.Option(help="Which core workload of YCSB.", case_sensitive=False)
-    ] = _Letter.A,
-    operations: Annotated[int, typer.Option(min=1, help="Operations to simulate.")] = 20_000,
-    warm_up: Annotated[
-        int, typer.Option(min=0, help="Operations before, of which nothing is counted.")
-    ] = 0,
-    records: Annotated[int, typer.Option(min=1, help="Records there are at first.")] = 1_000,
-    rate: Annotated[float, typer.Option(min=1e-3, help="Operations in a virtual second.")] = 200.0,
-    clients: Annotated[int, typer.Option(min=1, help="Clients that share them.")] = 10,
-    caches: Annotated[
-        str, typer.Option(help="Caches on the way: any of client, proxy, cdn.")
-    ] = "client,cdn",
-    bound: Annotated[float, typer.Option(min=0.01, help="Δ in seconds.")] = 1.0,
-    margin: Annotated[float, typer.Option(min=0, help="M in seconds.")] = 0.0,
-    longest: Annotated[float, typer.Option(min=0.1, help="The longest life in seconds.")] = 600.0,
-    origin: Annotated[
-        str, typer.Option(help="One way to the origin: constant(ms), normal(ms, ms), …")
-    ] = "constant(86.54)",
-    estimator: Annotated[
-        _Estimator, typer.Option(help="Which estimator; all compares them.")
-    ] = _Estimator.ALL,
-    ratio: Annotated[str, typer.Option(help="Of CATE: linear, logistic or unweighted.")] = "linear",
-    starts: Annotated[int, typer.Option(min=1, help="Points at which hills are climbed.")] = 3,
-    weights: Annotated[
-        str, typer.Option(help="Cost of invalidation, stale read, miss, false positives.")
-    ] = "0.2,1,1,1",
-    seed: Annotated[int, typer.Option(min=0, help="Where random numbers begin.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder for plots (SVG).")] = None,
-    json: Annotated[Path | None, typer.Option(help="File for all figures.")] = None,
-    report: Annotated[Path | None, typer.Option(help="File for a page (HTML).")] = None,
+    workload: _Workload = _Letter.A,
+    operations: _Operations = 20_000,
+    warm_up: _WarmUp = 0,
+    records: _Records = 1_000,
+    rate: _Rate = 200.0,
+    clients: _Clients = 10,
+    caches: _Caches = "client,cdn",
+    bound: _Bound = 1.0,
+    margin: _Margin = 0.0,
+    longest: _Longest = 600.0,
+    origin: _Origin = "constant(86.54)",
+    estimator: _Which = _Estimator.ALL,
+    ratio: _Ratio = "linear",
+    starts: _Starts = 3,
+    weights: _Costs = "0.2,1,1,1",
+    seed: _Seed = 1,
+    out: _Plots = None,
+    json: _Json = None,
+    report: _Page = None,
 ) -> None:
     """Simulate caches over a workload, and compare how lifetimes are chosen.
 
@@ -80,28 +98,15 @@ def simulate(
     the best it can do; the oracle knows the next write. docs/ttl.md tells how to read the report.
     """
     from sketch.instruments.simulate.comparison import ESTIMATORS, Question
-    from sketch.instruments.simulate.hill_climbing import HillClimbing
-    from sketch.instruments.simulate.latency import parse
     from sketch.instruments.simulate.plots import PlotsMissing
     from sketch.instruments.simulate.workload import WORKLOADS, Workload
-    from sketch.instruments.simulate.world import World, layers_of
 
+    mix = WORKLOADS[workload.value]
+    work = Workload(mix, operations, records, rate, clients, warm_up=warm_up)
+    chosen = tuple(name for name in ESTIMATORS if estimator.value in (name, "all"))
     try:
-        has_client, layers = layers_of(caches)
-        world = World(
-            Workload(
-                WORKLOADS[workload.value], operations, records, rate, clients, warm_up=warm_up
-            ),
-            client_caches=has_client,
-            layers=layers,
-            origin_one_way=parse(origin),
-            bound_s=bound,
-            margin_s=margin,
-            longest_s=longest,
-            seed=seed,
-        )
-        chosen = tuple(name for name in ESTIMATORS if estimator.value in (name, "all"))
-        question = Question(_weights(weights), _ratio(ratio), HillClimbing(starts), chosen)
+        world = _world(work, caches, origin, (bound, margin, longest), seed)
+        question = Question(_weights(weights), _ratio(ratio), starts, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     comparison = _compared(world, question)
@@ -113,8 +118,28 @@ def simulate(
         raise typer.Exit(1) from None
 
 
+def _world(
+    work: Workload, caches: str, origin: str, limits: tuple[float, float, float], seed: int
+) -> World:
+    from sketch.instruments.simulate.latency import parse
+    from sketch.instruments.simulate.world import World, layers_of
+
+    has_client, layers = layers_of(caches)
+    bound, margin, longest = limits
+    return World(
+        work,
+        client_caches=has_client,
+        layers=layers,
+        origin_one_way=parse(origin),
+        bound_s=bound,
+        margin_s=margin,
+        longest_s=longest,
+        seed=seed,
+    )
+
+
 def _weights(text: str) -> Weights:
-    from sketch.ttl.weights import Weights
+    from sketch.ttl.port import Weights
 
     numbers = [float(number) for number in text.split(",")]
     if len(numbers) != len(Weights.__slots__):
@@ -165,19 +190,15 @@ def _write(
     import orjson
 
     from sketch.instruments.simulate.page import page
+    from sketch.instruments.simulate.plots import cost_plot, latency_plot, reads_plot, sweep_plot
 
     if json is not None:
         json.write_bytes(orjson.dumps(comparison.to_json(), option=orjson.OPT_INDENT_2))
     if out is not None:
-        _plot(comparison, out)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "cost.svg").write_text(cost_plot(comparison))
+        (out / "sweep.svg").write_text(sweep_plot(comparison))
+        (out / "reads.svg").write_text(reads_plot(comparison))
+        (out / "latency.svg").write_text(latency_plot(comparison))
     if report is not None:
         report.write_text(page(comparison))
-
-
-def _plot(comparison: Comparison, out: Path) -> None:
-    from sketch.instruments.simulate.plots import cost_plot, latency_plot, reads_plot, sweep_plot
-
-    out.mkdir(parents=True, exist_ok=True)
-    plots = {"cost": cost_plot, "sweep": sweep_plot, "reads": reads_plot, "latency": latency_plot}
-    for name, plot in plots.items():
-        (out / f"{name}.svg").write_text(plot(comparison))

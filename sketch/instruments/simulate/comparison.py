@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any, Final, Literal
 
-from sketch.instruments.simulate.hill_climbing import HillClimbing, hill_climbing
-from sketch.instruments.simulate.oracle import Oracle
+from sketch.instruments.simulate.hill_climbing import hill_climbing
 from sketch.instruments.simulate.run import Prepared, Run, simulate
+from sketch.protocol.port import Partition
 from sketch.ttl.cate import Cate, CateSettings, Ratio
 from sketch.ttl.learner import Learner, LearnerSettings
+from sketch.ttl.port import Weights
 from sketch.ttl.rates import Memory
 from sketch.ttl.static import Static
-from sketch.ttl.weights import Weights
 
-__all__ = ["ESTIMATORS", "Comparison", "Entry", "Question", "compare"]
+__all__ = ["ESTIMATORS", "Comparison", "Entry", "Oracle", "Question", "compare"]
 
 Name = Literal["static", "cate", "learner", "oracle"]
 ESTIMATORS: Final[tuple[Name, ...]] = ("static", "cate", "learner", "oracle")
@@ -24,7 +26,31 @@ Say = Callable[[str], None]
 _GRID: Final = 2.0
 _SHORTEST_S: Final = 0.05
 _REFINED: Final = 3
-_STATES: Final = 1_000
+_BEFORE_S: Final = 1e-5
+"""Copies of the oracle end so long before the write arrives: clocks are rounded to microseconds."""
+
+
+class Oracle(Static):
+    """Lets every copy end just before its record is written.
+
+    Nothing is ever invalidated, stale, or in the filter; what is left is one miss for each version
+    that is read, as many as any cache has to have.
+
+    `writes_s` are the times when writes of each key reach the origin, in order.
+    """
+
+    def __init__(self, writes_s: Mapping[str, Sequence[float]]) -> None:
+        super().__init__()
+        self._writes_s = writes_s
+
+    def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
+        """Return the time until the next write to any of the keys."""
+        return min((self._until(key, now_s) for key in keys), default=0.0)
+
+    def _until(self, key: str, now_s: float) -> float:
+        writes = self._writes_s.get(key, ())
+        following = bisect_right(writes, now_s)
+        return max(0.0, writes[following] - now_s - _BEFORE_S) if following < len(writes) else inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +60,13 @@ class Question:
     Attributes:
         weights: What events cost.
         ratio: Of CATE.
-        hill_climbing: How slope and longest life of CATE are found.
+        starts: At how many points hills are climbed, to find slope and longest life of CATE.
         estimators: Which ones.
     """
 
     weights: Weights = field(default=Weights())
     ratio: Ratio = "linear"
-    hill_climbing: HillClimbing = field(default=HillClimbing(starts=3))
+    starts: int = 3
     estimators: Sequence[Name] = ESTIMATORS
 
 
@@ -63,7 +89,7 @@ class Entry:
     tried: Sequence[tuple[float, float]] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything."""
+        """Return everything as JSON."""
         return {
             "estimator": self.name,
             "cost": self.cost,
@@ -76,7 +102,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All entries, and what they were asked for."""
+    """The entries of all estimators on the same accesses."""
 
     prepared: Prepared
     question: Question
@@ -103,13 +129,7 @@ class Comparison:
 
 
 def compare(prepared: Prepared, question: Question, say: Say = lambda _: None) -> Comparison:
-    """Run every estimator on the same accesses.
-
-    Args:
-        prepared: The accesses.
-        question: What is compared.
-        say: Told what is being done.
-    """
+    """Run every estimator on the same accesses; `say` is called with what is being done."""
     makers: dict[Name, Callable[[Prepared, Question, Say], Entry]] = {
         "static": best_static,
         "cate": best_cate,
@@ -152,13 +172,13 @@ def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
 
     def run(slope: float, longest_s: float) -> Run:
         say(f"cate, slope {slope:.2f}, longest {longest_s:.3g} s")
-        settings = CateSettings(question.ratio, slope, longest_s)
+        settings = CateSettings(longest_s, ratio=question.ratio, slope=slope)
         return simulate(prepared, lambda _: Cate(settings, memory))
 
     def cost(slope: float, longest_s: float) -> float:
         return run(slope, longest_s).tally.cost(question.weights)
 
-    summit = hill_climbing(cost, question.hill_climbing, prepared.world.seed)
+    summit = hill_climbing(cost, question.starts, prepared.world.seed)
     found = {"ratio": question.ratio, "slope": summit.slope, "longest_s": summit.longest_s}
     again = run(summit.slope, summit.longest_s)
     return Entry("cate", summit.cost, {**found, "evaluations": summit.evaluations}, again)

@@ -9,19 +9,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from sketch.filter.bloom import BloomFilter
 from sketch.instruments.simulate.latency import stream
-from sketch.instruments.simulate.origin import FilterCopy, Origin
+from sketch.instruments.simulate.origin import Origin
 from sketch.instruments.simulate.tally import Tally
 from sketch.instruments.simulate.workload import Schedule
 from sketch.instruments.simulate.world import World
 from sketch.ttl.port import TtlEstimator
 
-__all__ = ["Engine", "Progress"]
+__all__ = ["Engine"]
 
-Progress = Callable[[int], None]
-"""Told how many further accesses have begun."""
-
-_PROGRESS_EVERY: Final = 10_000
 _REFRESHED: Final = 0.8
 """Clients fetch the filter anew after this share of Δ, so that it is there in time."""
 
@@ -29,7 +26,7 @@ _NEVER: Final = float("-inf")
 
 
 class _Copy(NamedTuple):
-    """A copy of a record in a cache: its version, its end, when the origin was asked for it."""
+    """A copy of a record in a cache: its version, its end, when the origin was requested."""
 
     version: int
     end_s: float
@@ -55,15 +52,7 @@ class _Read(NamedTuple):
 
 
 class Engine:
-    """One run.
-
-    Args:
-        world: What is simulated.
-        accesses: What clients do.
-        arrivals: When each of the accesses that is a write reaches the origin.
-        estimator: Says how long copies live.
-        random: Draws latencies.
-    """
+    """One run; `arrivals` are the times when those accesses that are writes reach the origin."""
 
     def __init__(
         self,
@@ -88,7 +77,7 @@ class Engine:
         self._events: list[tuple[Any, ...]] = []
         self._order = count()
 
-    def run(self, progress: Progress | None = None) -> Tally:
+    def run(self) -> Tally:
         """Let everything happen; return what was counted."""
         self._begin_clients()
         accesses, names, events = self._accesses, self._clients, self._events
@@ -107,8 +96,6 @@ class Engine:
                 heappush(events, (self._arrivals[number], next(self._order), self._write, key))
             else:
                 self._read(now, key, names[client])
-            if progress is not None and number % _PROGRESS_EVERY == _PROGRESS_EVERY - 1:
-                progress(_PROGRESS_EVERY)
         self._finish()
         self.tally.virtual_s = now - counted_s
         self.tally.operations = self._world.workload.operations
@@ -149,7 +136,7 @@ class Engine:
             self._done(now, copy.version, _Read(client, key, now, revalidates=False))
             return
         read = _Read(client, key, now, revalidates)
-        if revalidates and not self._world.shared_answers:
+        if revalidates:
             self._at(now + self._way(), self._at_origin, read)
         else:
             self._at(now + self._hops[0](), self._at_layer, 0, read)
@@ -181,14 +168,11 @@ class Engine:
             self._at_origin(now, 0, None, read)
             return
         copy = self._copies[level].get(read.key)
-        if copy is not None and now < copy.end_s and self._may_answer(level, read):
+        if copy is not None and now < copy.end_s:
             self.tally.shared_hits += 1
             self._answer(now, level, copy, read)
         else:
             self._at(now + self._hops[level + 1](), self._at_layer, level + 1, read)
-
-    def _may_answer(self, level: int, read: _Read) -> bool:
-        return not read.revalidates or self._world.layers[level].purged
 
     def _at_origin(self, now: float, _: int, __: Any, read: _Read) -> None:
         """A read reaches the origin."""
@@ -251,19 +235,26 @@ class Engine:
         copies.pop(key, None)
 
     def _refresh(self, now: float, _: int, __: Any, client: _Client) -> None:
-        """A client asks for the filter, and will do so again."""
+        """A client fetches the filter, and will do so again."""
         self._at(now + self._way(), self._send_filter, client, now)
         self._at(now + self._world.bound_s * _REFRESHED, self._refresh, client)
 
-    def _send_filter(self, now: float, _: int, __: Any, client: _Client, asked_s: float) -> None:
-        self._at(now + self._way(), self._take_filter, client, asked_s, self._origin.filter(now))
+    def _send_filter(self, now: float, _: int, __: Any, client: _Client, sent_s: float) -> None:
+        plain = self._origin.filter(now)
+        self._at(now + self._way(), self._take_filter, client, (sent_s, now), plain)
 
     def _take_filter(
-        self, _: float, __: int, ___: Any, client: _Client, asked_s: float, copy: FilterCopy
+        self,
+        _: float,
+        __: int,
+        ___: Any,
+        client: _Client,
+        times_s: tuple[float, float],
+        plain: BloomFilter,
     ) -> None:
-        if asked_s > client.filter_s:
-            client.filter_s, client.generated_s = asked_s, copy.time_s
-            client.contains = copy.contains
+        if times_s[0] > client.filter_s:
+            client.filter_s, client.generated_s = times_s
+            client.contains = plain.contains
 
     def _measure(self, now: float, _: int, __: Any) -> None:
         """Look at the filter, and again after a while."""

@@ -10,16 +10,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Constant",
-    "Empirical",
-    "Exponential",
-    "Latency",
-    "LogNormal",
-    "Normal",
-    "parse",
-    "stream",
-]
+__all__ = ["Constant", "Exponential", "Latency", "LogNormal", "Normal", "parse", "stream"]
 
 _AT_ONCE: Final = 4_096
 _PATTERN: Final = re.compile(r"\s*([a-z]+)\(([^()]*)\)\s*")
@@ -77,17 +68,6 @@ class Exponential:
     def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Draw times."""
         return self.least_s + random.exponential(self.mean_s, count)
-
-
-@dataclass(frozen=True, slots=True)
-class Empirical:
-    """Times that were measured, each as likely as the others."""
-
-    seconds: tuple[float, ...]
-
-    def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw times with replacement."""
-        return random.choice(np.asarray(self.seconds), count)
 
 
 _KINDS: Final[dict[str, tuple[Callable[..., Latency], tuple[bool, ...]]]] = {

@@ -11,38 +11,16 @@ from sketch.memory.partition import MemoryPartition
 from sketch.protocol.port import Partition, SketchLimits
 from sketch.ttl.port import TtlEstimator
 
-__all__ = ["PARTITION", "FilterCopy", "Origin"]
+__all__ = ["PARTITION", "Origin"]
 
 PARTITION: Final = Partition("simulated", "records")
 _ALL: Final = 2**30
 
 
-class FilterCopy:
-    """The plain filter of one moment.
-
-    Attributes:
-        contains: Whether a key may be in it.
-        time_s: The moment.
-    """
-
-    __slots__ = ("contains", "time_s")
-
-    def __init__(self, plain: BloomFilter, time_s: float) -> None:
-        self.contains = plain.contains
-        self.time_s = time_s
-
-
 class Origin:
     """What reaches the origin, in the order in which it arrives; times are in seconds.
 
-    Args:
-        world: What is simulated.
-        keys: Names of the records.
-        estimator: Says how long copies live.
-        tally: Where invalidations and the size of the filter are counted.
-
-    Attributes:
-        versions: The version of each record.
+    `keys` are the names of the records; the tally counts invalidations and the filter's size.
     """
 
     def __init__(
@@ -100,20 +78,19 @@ class Origin:
         """Whether a key was rightly in the filter of some moment."""
         return self._held_s[key] > at_s
 
-    def filter(self, now_s: float) -> FilterCopy:
+    def filter(self, now_s: float) -> BloomFilter:
         """Return the plain filter as it stands."""
         self._partition.expire(int(now_s * 1e6), _ALL)
         held = self._partition.filter
-        generation, plain = self._plain
-        if held.generation != generation:
+        revision, plain = self._plain
+        if held.revision != revision:
             plain = BloomFilter.from_bits(self._shape, held.bits)
-            self._plain = held.generation, plain
-        return FilterCopy(plain, now_s)
+            self._plain = held.revision, plain
+        return plain
 
     def measure(self, now_s: float) -> None:
         """Note the size of the filter."""
-        self.filter(now_s)
-        _, plain = self._plain
+        plain = self.filter(now_s)
         rate = plain.false_positive_rate
         self._tally.measured(rate, plain.estimated_count)
         self._estimator.filled(PARTITION, rate)

@@ -9,7 +9,7 @@ from time import process_time
 
 import numpy as np
 
-from sketch.instruments.simulate.engine import Engine, Progress
+from sketch.instruments.simulate.engine import Engine
 from sketch.instruments.simulate.tally import Tally
 from sketch.instruments.simulate.workload import Schedule, schedule
 from sketch.instruments.simulate.world import World
@@ -78,12 +78,12 @@ class Run:
         return self.operations / self.processor_s
 
 
-def simulate(prepared: Prepared, estimators: Estimators, progress: Progress | None = None) -> Run:
+def simulate(prepared: Prepared, estimators: Estimators) -> Run:
     """Let everything happen with an estimator; the same each time."""
     estimator = estimators(prepared)
     random = np.random.default_rng((prepared.world.seed, 1))
     engine = Engine(prepared.world, prepared.accesses, prepared.arrivals_s, estimator, random)
     started = process_time()
-    tally = engine.run(progress)
+    tally = engine.run()
     seconds = process_time() - started
     return Run(tally, estimator, prepared.accesses.operations, seconds)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sketch.ttl.weights import Weights
+from sketch.ttl.port import Weights
 
 __all__ = ["Tally"]
 

@@ -64,8 +64,6 @@ class World:
         shape: Of the filter.
         margin_s: M: for how long the sketch takes a copy to be alive after its end.
         longest_s: No copy lives longer, whatever an estimator says.
-        shared_answers: Whether a cache that is purged answers revalidations; by default they reach
-            the origin.
         seed: Where random numbers begin.
     """
 
@@ -79,5 +77,4 @@ class World:
     shape: FilterShape = field(default=FilterShape())
     margin_s: float = 0.0
     longest_s: float = 600.0
-    shared_answers: bool = False
     seed: int = 1

@@ -1,4 +1,4 @@
-"""Finds the order of writes that tell values only: the one that makes reads least stale.
+"""Finds the order of writes of which only values are known: the one that makes reads least stale.
 
 Gibbons and Korach ("Testing shared memories", 1997) put a write and the reads of its value into a
 *zone*: from the earliest end of any of them, `f`, to the latest start, `s`. If f < s the zone is
@@ -23,13 +23,13 @@ _Times = NDArray[np.int64]
 
 
 def ordered(trace: Trace, seen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return versions for all operations: for keys that tell values, ranks in the order found.
+    """Return versions for all operations: for keys with values, ranks in the order found.
 
     A value that no write of the trace has written was there before the trace began.
 
     Args:
         trace: The operations.
-        seen: Operations that tell of a value when they end.
+        seen: Operations that show a value when they end.
     """
     of_values = trace.by_value[trace.key]
     if not of_values.any():
@@ -54,7 +54,7 @@ class _Zones:
         key: A number for each key, from 0.
         written: When the write began.
         read: When the last read began; no later than `written` if there is none.
-        seen: When the first operation that tells of the value ended.
+        seen: When the first operation that shows the value ended.
     """
 
     key: _Times
@@ -87,7 +87,7 @@ def _zones(
     known = np.minimum.reduceat(np.where(seen[order], end, NEVER), heads)
     known[there] = written[there]
     numbers = np.cumsum(np.concatenate(([0], np.diff(key[heads]) != 0)))
-    # A read that ended before its write began is a contradiction, which is told elsewhere.
+    # A read that ended before its write began is a contradiction, which is reported elsewhere.
     return _Zones(numbers, written, read, np.maximum(known, written)), zone_of
 
 

@@ -29,7 +29,7 @@ _VERSIONS, _VALUES = 1, 2
 
 
 class TraceMistake(ValueError):
-    """A line that cannot be, told as ``name:line: what is wrong``."""
+    """A line that cannot be, reported as ``name:line: what is wrong``."""
 
     def __init__(self, name: str, line: int, what: str) -> None:
         super().__init__(f"{name}:{line}: {what}")
@@ -43,11 +43,11 @@ class Trace:
         name: Of the file.
         names: Names of the keys.
         key: Index into `names`.
-        version: Version, or a hash of the value; -1 for lost writes that tell neither.
+        version: Version, or a hash of the value; -1 for lost writes that have neither.
         start_us: When each began, in microseconds.
         end_us: When each was answered; `NEVER` for writes whose outcome is not known.
         write: Whether it is a write.
-        by_value: For each key, whether its operations tell values instead of versions.
+        by_value: For each key, whether its operations have values instead of versions.
     """
 
     name: str
@@ -70,7 +70,7 @@ def read_trace(lines: Iterable[bytes], name: str = "trace") -> Trace:
 
     Args:
         lines: One JSON object each, in any order (docs/instruments.md).
-        name: What mistakes are told with.
+        name: The file that mistakes name.
 
     Raises:
         TraceMistake: A line is not an operation.
@@ -176,7 +176,7 @@ def _version(operation: dict[str, Any], *, lost: bool) -> tuple[int, int]:
     """Return the version or the hash of the value, and which of both it is (0: neither)."""
     if ("version" in operation) == ("value" in operation):
         if lost and "value" not in operation:
-            return -1, 0  # its writer died before it was told
+            return -1, 0  # its writer died before it knew
         raise _Wrong("an operation tells either `version` or `value`")
     if "value" in operation:
         return _hash(operation["value"]), _VALUES

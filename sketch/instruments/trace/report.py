@@ -22,7 +22,7 @@ class StaleRead:
         line: Of the read.
         key: What was read.
         late_us: By how much it began after something newer had been seen.
-        seen_line: The operation that had told of something newer first: a write that was
+        seen_line: The operation that had shown something newer first: a write that was
             acknowledged, or another read.
         missed_line: The write that was missed; None if it is not in the trace.
     """
@@ -69,7 +69,7 @@ class TraceReport:
         reads: Reads in it.
         writes: Writes in it, those of unknown outcome included.
         keys: Keys in it.
-        promise: By which judgement the trace holds or does not.
+        promise: By which evaluation the trace holds or does not.
         bound_us: The bound that it was held against, if any.
         vis: Against anything that was acknowledged or read before.
         ack: Against acknowledged writes only.
@@ -91,12 +91,12 @@ class TraceReport:
     @property
     def holds(self) -> bool:
         """Whether nothing contradicts itself and, if there is a bound, no read is beyond it."""
-        bounded = self.bound_us is None or self.judged.delta_us <= self.bound_us
+        bounded = self.bound_us is None or self.deciding.delta_us <= self.bound_us
         return bounded and not self.contradictions
 
     @property
-    def judged(self) -> Evaluation:
-        """The judgement that counts."""
+    def deciding(self) -> Evaluation:
+        """The evaluation by which the trace holds or does not."""
         return self.vis if self.promise == "vis" else self.ack
 
     def as_document(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class TraceReport:
             _line("VIS", self.vis, self.bound_us),
             _line("ACK", self.ack, self.bound_us),
         ]
-        lines += [_stale_read_text(self.name, read) for read in self.judged.worst]
+        lines += [_stale_read_text(self.name, read) for read in self.deciding.worst]
         if self.contradictions:
             lines.append(f"{self.contradictions} operations contradict the others:")
         lines += [f"{self.name}:{it.line}: {_plain(it.key)}: {it.detail}" for it in self.examples]

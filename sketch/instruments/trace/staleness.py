@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from sketch.instruments.trace.reading import NEVER, Trace
 
-__all__ = ["Lateness", "early_reads", "lateness", "writers"]
+__all__ = ["early_reads", "lateness", "writers"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lateness:
-    """How late operations are, in columns.
-
-    Attributes:
-        late_us: By how many microseconds, not negative.
-        missed: The first operation that told of a newer version; -1 if there is none.
-    """
-
-    late_us: NDArray[np.int64]
-    missed: NDArray[np.int64]
-
-
-def lateness(trace: Trace, version: NDArray[np.int64], seen: NDArray[np.bool_]) -> Lateness:
-    """Say how late each operation is, in O(n log n).
+def lateness(
+    trace: Trace, version: NDArray[np.int64], seen: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how late each operation is, and what it missed, in O(n log n).
 
     An operation on a version is late by the time from the earliest end of any operation on a newer
     version of its key until its own start, if that is positive.
@@ -34,7 +21,11 @@ def lateness(trace: Trace, version: NDArray[np.int64], seen: NDArray[np.bool_]) 
     Args:
         trace: The operations.
         version: Their versions, in the order of which writes took effect.
-        seen: Operations that tell of a version when they end: all, or the acknowledged writes.
+        seen: Operations that show a version when they end: all, or the acknowledged writes.
+
+    Returns:
+        Microseconds, not negative; and the first operation that showed a newer version, -1 if there
+        is none.
     """
     count = len(version)
     order = np.lexsort((-version, trace.key))
@@ -53,7 +44,7 @@ def lateness(trace: Trace, version: NDArray[np.int64], seen: NDArray[np.bool_]) 
     known = earliest < count
     missed[order[known]] = by_end[earliest[known]]
     late = np.where(missed >= 0, trace.start_us - trace.end_us[missed], 0)
-    return Lateness(np.maximum(late, 0), missed)
+    return np.maximum(late, 0), missed
 
 
 def _group_starts(keys: NDArray[np.int64], version: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -35,7 +35,7 @@ export function readFilter(raw) {
     seed: view.getUint32(8),
     timeUs: Number(view.getBigUint64(16)),
     validForS: view.getUint32(24) / 1e3,
-    incarnation: String(bytes.subarray(28, 44)),
+    generation: String(bytes.subarray(28, 44)),
     map: new TextDecoder().decode(bytes.subarray(HEADER_BYTES, start)),
   };
   const revalidateAll = bytes[7] & 1;

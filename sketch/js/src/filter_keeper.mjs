@@ -81,7 +81,7 @@ export class FilterKeeper {
 
   #adopt(next) {
     const { last } = this;
-    const isSameSketch = last?.incarnation === next.incarnation;
+    const isSameSketch = last?.generation === next.generation;
     if (isSameSketch && next.timeUs < last.timeUs) throw failure("an older filter");
     if (last && !(isSameSketch && last.map === next.map)) {
       this.epoch++;

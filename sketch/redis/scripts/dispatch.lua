@@ -14,5 +14,5 @@ while ARGV[at] do
   results[#results + 1] = module_of[name]()[name](at + 2, last)
   at = last + 1
 end
-if flipped then call('HINCRBY', META, 'generation', 1) end
+if flipped then call('HINCRBY', META, 'revision', 1) end
 return results

@@ -2,13 +2,13 @@
 
 local steps = {}
 
--- Begins another incarnation: copies are forgotten. Writes that are known stay pending.
+-- Begins another generation: copies are forgotten. Writes that are known stay pending.
 local function reset(lost)
   uncacheable, saturated = lost and now + LEASE_US or 0, lost and now + longest or 0
   registrations = now
   call('UNLINK', COPIES, STALE, MEMBERS, COUNTS, BITS, VERSIONS, QUERIES)
   call('SETBIT', BITS, FILTER_BITS - 1, 0)
-  call('HSET', META, 'run_id', run_id, 'incarnation', nonce, 'generation', 1,
+  call('HSET', META, 'run_id', run_id, 'generation', nonce, 'revision', 1,
     'uncacheable', uncacheable, 'saturated', saturated, 'registrations', registrations)
 end
 

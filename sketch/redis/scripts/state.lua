@@ -11,7 +11,7 @@ steps.state = function()
   for _, key in ipairs(KEYS) do
     bytes = bytes + (call('MEMORY', 'USAGE', key, 'SAMPLES', 5) or 0)
   end
-  local current = call('HMGET', META, 'incarnation', 'generation')
+  local current = call('HMGET', META, 'generation', 'revision')
   return {
     current[1], tonumber(current[2]), call('HLEN', MEMBERS), call('BITCOUNT', BITS),
     call('ZCARD', COPIES), call('HLEN', WRITES), first(LEASES), saturated, uncacheable,

@@ -47,7 +47,7 @@ async def sketch(server: Server) -> AsyncIterator[RedisSketch]:
 async def assert_lost(sketch: RedisSketch, before: Snapshot) -> None:
     after = await sketch.snapshot([PARTITION])
     assert after.revalidate_all
-    assert after.run_id != before.run_id
+    assert after.generation != before.generation
     assert (await sketch.begin(PARTITION, [B], "after the loss")).held == (B,)
     assert (await sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
 

@@ -112,8 +112,8 @@ def encoded(
         b"PtSk"
         + struct.pack(">BBBB", 1, 1, shape.hashes, flags | snapshot.revalidate_all)
         + struct.pack(">IIQI", shape.seed, shape.bits, snapshot.time_us, int(valid_for_s * 1000))
-        + bytes.fromhex(snapshot.run_id)
-        + struct.pack(">QI", snapshot.generation, len(text))
+        + bytes.fromhex(snapshot.generation)
+        + struct.pack(">QI", snapshot.revision, len(text))
         + text
         + snapshot.bits
     )
@@ -238,7 +238,7 @@ class Origin:
             for partition in partitions:
                 await self.sketch.create(partition)
         snapshot = await self.sketch.snapshot(partitions)
-        tag = f'"{snapshot.run_id}-{snapshot.generation}-{len(json.dumps(self.groups))}"'
+        tag = f'"{snapshot.generation}-{snapshot.revision}-{len(json.dumps(self.groups))}"'
         headers = {
             "cache-control": "no-store",
             "etag": tag,

@@ -1025,7 +1025,7 @@ async def test_a_client_starts_without_a_filter(origin: Origin) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told by the filter", "not told"])
-async def test_another_incarnation_makes_every_copy_doubtful(origin: Origin, told: bool) -> None:
+async def test_another_generation_makes_every_copy_doubtful(origin: Origin, told: bool) -> None:
     """The sketch was lost, and with it who holds what: a write since then is in no filter."""
     async with connected(origin) as client:
         await title(client)
@@ -1061,7 +1061,7 @@ async def test_a_copy_asked_for_before_the_sketch_was_lost_is_doubtful_when_it_c
         assert await title(client) == ("new", Source.ORIGIN)
 
 
-async def test_a_copy_confirmed_beside_a_filter_of_another_incarnation_is_doubtful(
+async def test_a_copy_confirmed_beside_a_filter_of_another_generation_is_doubtful(
     origin: Origin,
 ) -> None:
     """Which of the two sketches its answer was reported to is not known."""

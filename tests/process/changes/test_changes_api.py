@@ -15,7 +15,7 @@ import pytest
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.base.observation import ChangesRelayed
-from mediator.changes.partitions import PARTITIONS
+from mediator.changes.feed import PARTITIONS
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.operation.asgi_driver import Answer, send_raw
@@ -265,7 +265,7 @@ async def test_a_class_is_followed_alone(bench: Bench) -> None:
 
 
 async def test_slow_followers_miss_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mediator.changes.fanout._CAPACITY", 5)
+    monkeypatch.setattr("mediator.changes.subscriptions._CAPACITY", 5)
     async with following(Client(bench.api, bench.path)) as client:
         async with client.arrived:  # it takes nothing more for the moment
             await asyncio.gather(*(bench.create(f"slow{n}") for n in range(40)))

@@ -14,14 +14,15 @@ from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of, time_of
 from mediator.changes.feed import (
     BEGINNING,
+    PARTITIONS,
     FeedWentBack,
     LeaseLost,
     LogBatch,
     PositionGone,
     Source,
     WriterProgress,
+    partition_of,
 )
-from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed, Retention
 from mediator.coordination.leases import Leases

@@ -13,8 +13,7 @@ from typing import Any, cast
 import pytest
 
 from mediator.base.lease import Lease
-from mediator.changes.feed import BEGINNING, Feed, FeedWentBack, LeaseLost, LogBatch
-from mediator.changes.partitions import PARTITIONS
+from mediator.changes.feed import BEGINNING, PARTITIONS, Feed, FeedWentBack, LeaseLost, LogBatch
 from mediator.changes.relay import LogRelay, RelayResult
 from mediator.changes.routes import SystemRoutes
 from mediator.coordination.connecting import client_of, connect

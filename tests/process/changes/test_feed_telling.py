@@ -15,8 +15,7 @@ import pytest
 from mediator.base.cancellation import end
 from mediator.base.clock import SystemClock
 from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
-from mediator.changes.feed import BEGINNING
-from mediator.changes.partitions import PARTITIONS
+from mediator.changes.feed import BEGINNING, PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
 from mediator.changes.writers import EXPIRED_S, LEASE_S, Writers

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import command_line
-from mediator.embedded.joining import join
+from mediator.embedded.fleet import join
 from mediator.embedded.lifecycle import OwnedServer
 from mediator.embedded.port import EmbeddedStartError
 from mediator.embedded.postgresql import EmbeddedPostgres

@@ -14,7 +14,9 @@ from mediator.base.errors import Conflict, Unavailable
 from mediator.coordination.connecting import connect
 from mediator.coordination.leases import Leases
 from mediator.schema.parse import parse_schema
-from mediator.staleness_probes import ProbePlan, ProbeRequest, StalenessProbes, probe_lease
+from mediator.staleness_probes import service
+from mediator.staleness_probes.model import ProbePlan, ProbeRequest
+from mediator.staleness_probes.service import StalenessProbes
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.data.memory_plane import MemoryPlane, routing_model
@@ -54,7 +56,7 @@ async def replica(url: str) -> AsyncIterator[Replica]:
 
 @pytest.fixture(autouse=True)
 def own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_lease, "_NAME", unique("probe"))
+    monkeypatch.setattr(service, "LEASE_NAME", unique("probe"))
 
 
 @pytest.fixture
@@ -96,8 +98,8 @@ async def test_a_turn_is_taken_over_from_one_that_died(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = pair
-    monkeypatch.setattr(probe_lease, "LEASE_S", 0.2)
-    monkeypatch.setattr(probe_lease, "RENEW_S", 600.0)  # as if it had stopped
+    monkeypatch.setattr(service, "LEASE_S", 0.2)
+    monkeypatch.setattr(service, "RENEW_S", 600.0)  # as if it had stopped
     await one.probes.start(LONG)
 
     async def taken_over() -> bool:
@@ -114,7 +116,7 @@ async def test_who_has_lost_the_turn_ends_and_clears_up(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch, redis_config: SystemConfig
 ) -> None:
     one, _ = pair
-    monkeypatch.setattr(probe_lease, "RENEW_S", 0.05)
+    monkeypatch.setattr(service, "RENEW_S", 0.05)
     await one.probes.start(LONG)
 
     async def there() -> bool:
@@ -122,7 +124,7 @@ async def test_who_has_lost_the_turn_ends_and_clears_up(
 
     await eventually(there)
     redis = connect(redis_config.url)
-    await redis.set(f"portolan:lease:{probe_lease._NAME}", "another", px=600)
+    await redis.set(f"portolan:lease:{service.LEASE_NAME}", "another", px=600)
     await redis.aclose()
     await eventually(one.has_ended)
     assert await one.state() == "failed"
@@ -136,13 +138,13 @@ async def test_a_turn_is_kept_for_as_long_as_it_takes(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch, redis_config: SystemConfig
 ) -> None:
     one, other = pair
-    monkeypatch.setattr(probe_lease, "RENEW_S", 0.05)
+    monkeypatch.setattr(service, "RENEW_S", 0.05)
     await one.probes.start(LONG)
     redis = connect(redis_config.url)
     left: list[int] = []
 
     async def renewed() -> bool:
-        left.append(await redis.pttl(f"portolan:lease:{probe_lease._NAME}"))
+        left.append(await redis.pttl(f"portolan:lease:{service.LEASE_NAME}"))
         return left[-1] > min(left)
 
     await eventually(renewed)

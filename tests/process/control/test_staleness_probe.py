@@ -21,7 +21,8 @@ from app.settings.main import CacheSettings
 from mediator.base.clock import SystemClock
 from mediator.data_plane.port import DataPlane
 from mediator.schema.parse import parse_schema
-from mediator.staleness_probes import ProbeLimits, StalenessProbes
+from mediator.staleness_probes.model import ProbeLimits
+from mediator.staleness_probes.service import StalenessProbes
 from tests.faults.conditions import eventually
 from tests.process.caching.coherent_origin import served
 from tests.process.data.memory_plane import MemoryPlane, routing_model

@@ -526,7 +526,7 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     assert not (await caches.sketch.snapshot([part])).revalidate_all
     await restore(own, tmp_path / "b", force=True)
     now = await caches.sketch.snapshot([part])
-    assert now.run_id != filter_.run_id
+    assert now.generation != filter_.generation
     assert now.revalidate_all, "a copy of what is no more is taken for fresh"
     assert (await caches.sketch.report_read(part, [keys[0]], 60.0)).ttl_us == 0
     with pytest.raises(PositionGone):

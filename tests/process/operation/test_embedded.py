@@ -22,15 +22,12 @@ import pymongo
 import pytest
 import redis
 
-from mediator.embedded.account import unprivileged_account
-from mediator.embedded.address import socket_path
+from mediator.embedded.account import accessible_directory, unprivileged_account
+from mediator.embedded.directories import DataDirectoryBusy, socket_path
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.jars import fetch_jars
-from mediator.embedded.java_mongo import EmbeddedJavaMongo
 from mediator.embedded.lifecycle import OwnedServer
-from mediator.embedded.lock import DataDirectoryBusy
-from mediator.embedded.mongodb import EmbeddedMongo
-from mediator.embedded.placing import accessible_directory
+from mediator.embedded.mongodb import EmbeddedJavaMongo, EmbeddedMongo
 from mediator.embedded.port import (
     EmbeddedStartError,
     Endpoint,
@@ -38,8 +35,8 @@ from mediator.embedded.port import (
     ServerUnavailable,
 )
 from mediator.embedded.postgresql import EmbeddedPostgres
+from mediator.embedded.process import wait_for
 from mediator.embedded.redis import EmbeddedRedis
-from mediator.embedded.waiting import wait_for
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 WITHIN_S = 60
@@ -49,7 +46,7 @@ STRANGER = 65_533
 SERVICE = """
 import signal, sys
 from pathlib import Path
-from mediator.embedded.address import socket_path
+from mediator.embedded.directories import socket_path
 from mediator.embedded.fleet import EmbeddedFleet
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

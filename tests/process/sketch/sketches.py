@@ -172,7 +172,7 @@ class RedisWorld(World):
                 kept[name] = await redis.zrange(key, 0, -1, withscores=True)
             elif kind == b"string":
                 kept[name] = await redis.get(key)
-        for made_up in (b"incarnation", b"generation"):
+        for made_up in (b"generation", b"revision"):
             kept["meta"].pop(made_up)
         versions = kept.get("versions", {})
         kept["versions"] = {k: v if v[:1] == b"v" else v[:1] for k, v in versions.items()}

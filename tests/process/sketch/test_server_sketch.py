@@ -303,8 +303,8 @@ async def test_generations_tell_filters_apart(world: World) -> None:
     full = await world.snapshot()
     await world.advance(20.0)
     after = await world.snapshot()
-    assert empty.generation < full.generation < after.generation
-    assert empty.run_id == full.run_id == after.run_id
+    assert empty.revision < full.revision < after.revision
+    assert empty.generation == full.generation == after.generation
 
 
 async def test_a_union_has_the_keys_of_all_parts(world: World) -> None:
@@ -319,8 +319,8 @@ async def test_a_union_has_the_keys_of_all_parts(world: World) -> None:
     assert has(union, A)
     assert has(union, "authors/1#g")
     assert not has(before, "authors/1#g")
-    assert union.generation != before.generation
-    assert union.run_id == before.run_id
+    assert union.revision != before.revision
+    assert union.generation == before.generation
     nothing = await world.sketch.snapshot([])
     assert not any(nothing.bits)
 
@@ -336,7 +336,7 @@ async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) 
     lost = await world.snapshot()
     assert lost.revalidate_all
     assert set(lost.bits) == {0xFF}
-    assert lost.run_id != before.run_id
+    assert lost.generation != before.generation
     assert (await world.sketch.begin(PARTITION, [B], "t")).held == (B,)
     await world.sketch.end(PARTITION, "t", {B: 4})
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
@@ -347,8 +347,8 @@ async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) 
     await world.advance(1e-6)
     after = await world.snapshot()
     assert not any(after.bits)
-    assert after.run_id == lost.run_id
-    assert after.generation != lost.generation
+    assert after.generation == lost.generation
+    assert after.revision != lost.revision
 
 
 async def test_writes_that_survive_a_loss_stay_pending(redis_config: SystemConfig) -> None:

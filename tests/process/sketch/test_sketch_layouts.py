@@ -51,11 +51,11 @@ async def test_a_part_begins_anew_with_a_layout_that_does_not_cover_its_copies(
 ) -> None:
     await world.sketch.adopt(PARTITION, "", "one", schema="1")
     await world.sketch.report_read(PARTITION, [A], 10.0)
-    before = (await world.sketch.snapshot([PARTITION])).run_id
+    before = (await world.sketch.snapshot([PARTITION])).generation
     assert await world.sketch.adopt(PARTITION, "one", "two", invalidate=True, schema="2")
     after = await world.sketch.snapshot([PARTITION])
     assert after.revalidate_all
-    assert after.run_id != before
+    assert after.generation != before
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
     await world.sketch.invalidate(PARTITION)
     assert await world.sketch.layout(PARTITION) == "two"

@@ -67,8 +67,8 @@ async def test_both_sketches_tell_how_they_are(world: World) -> None:
     assert (state.purges, state.purges_due) == (1, 1)
     assert state.first_purge_us is not None
     assert state.first_purge_us < state.time_us
-    assert state.run_id == fresh.run_id
-    assert state.generation > fresh.generation
+    assert state.generation == fresh.generation
+    assert state.revision > fresh.revision
     await world.sketch.end(PARTITION, "pending", {})
     (first, *_) = await world.sketch.take_purges([PARTITION], 10)
     await world.sketch.acknowledge_purges([first])

@@ -44,7 +44,9 @@ from random import Random
 
 import pytest
 
-from sketch.instruments.trace import TraceReport, check, read_trace
+from sketch.instruments.trace.check import check
+from sketch.instruments.trace.reading import read_trace
+from sketch.instruments.trace.report import TraceReport
 from tests.properties.coherence.coherence_model import search
 from tests.properties.coherence.coherence_states import PendingBits, Step, World
 from tests.properties.coherence.coherence_traces import TICK_US, lines_of, walk
@@ -235,7 +237,7 @@ def test_no_step_can_be_left_out(step: Step) -> None:
     else:
         assert not report.holds
         assert not report.contradictions
-        assert report.judged.worst[0].line == report.reads + report.writes, "the last read is it"
+        assert report.deciding.worst[0].line == report.reads + report.writes, "the last read is it"
 
 
 @pytest.mark.parametrize("name", WORLDS)

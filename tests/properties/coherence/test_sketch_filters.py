@@ -95,7 +95,7 @@ def test_a_counting_filter_is_the_plain_one_of_what_is_left(
         before = now
     assert held.bits == filled(shape, sorted(left)).bits
     assert held.bits_set == sum(byte.bit_count() for byte in held.bits)
-    assert (held.generation, len(held)) == (changes, len(left))
+    assert (held.revision, len(held)) == (changes, len(left))
     assert [key in held for key in "abcdefghijkl"] == [key in left for key in "abcdefghijkl"]
 
 

@@ -9,7 +9,9 @@ import orjson
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sketch.instruments.trace import TraceReport, check, read_trace
+from sketch.instruments.trace.check import check
+from sketch.instruments.trace.reading import read_trace
+from sketch.instruments.trace.report import TraceReport
 
 INFINITY = 10**9
 

@@ -1,4 +1,4 @@
-"""What holds of every estimator, whatever it is told."""
+"""What holds of every estimator, whatever it sees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sketch.protocol.port import Partition
 from sketch.ttl import Cate, CateSettings, Constraints, Learner, LearnerSettings, Memory
 from sketch.ttl.cate import Ratio, life_s
-from sketch.ttl.optimum import best_writes_per_life, relative_cost
+from sketch.ttl.costs import best_writes_per_life
+from tests.unit.sketch.expected_costs import relative_cost
 
 PARTITION = Partition("paper", "articles")
 KEYS = [f"articles/{number}#all" for number in range(6)]
@@ -42,7 +43,7 @@ BOUNDED = Constraints(false_positives=0.1, invalidations_per_s=0.5)
 def test_a_life_of_cate_lies_between_none_and_the_longest(
     misses: float, writes: float, ratio: Ratio, slope: float, violation: float
 ) -> None:
-    set_to = CateSettings(ratio, slope, LONGEST)
+    set_to = CateSettings(LONGEST, ratio=ratio, slope=slope)
     life = life_s(misses, writes, set_to, violation)
     assert 0 <= life <= LONGEST * (1 + 1e-9)
     assert life <= life_s(misses, writes, set_to) * (1 + 1e-9)
@@ -52,7 +53,7 @@ def test_a_life_of_cate_lies_between_none_and_the_longest(
 def test_more_misses_never_shorten_a_life(
     fewer: float, more: float, writes: float, ratio: Ratio
 ) -> None:
-    set_to = CateSettings(ratio, 0.1, LONGEST)
+    set_to = CateSettings(LONGEST, ratio=ratio)
     fewer, more = sorted((fewer, more))
     assert life_s(fewer, writes, set_to) <= life_s(more, writes, set_to) * (1 + 1e-9)
 

@@ -223,7 +223,7 @@ _ARTICLE: Final = (
 )
 _SKETCH: Final = (
     b'{"version":1,"hash":"x","k":3,"seed":1,"m":64,"time_us":1,"valid_for_ms":1,'
-    b'"revalidate_all":false,"incarnation":"i","generation":"1","map":{"a":{"main":["x"]}},'
+    b'"revalidate_all":false,"generation":"i","revision":"1","map":{"a":{"main":["x"]}},'
     b'"bits":"AAAAAAAAAAA="}'
 )
 _QUERY: Final = (

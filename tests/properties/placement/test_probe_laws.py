@@ -12,8 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mediator.base.errors import Unavailable
-from mediator.staleness_probes import Measurement, Probe, Probed, ProbePlan, Versions
-from mediator.staleness_probes.probe import PAUSE_SHARE, SHORTEST_PAUSE_S
+from mediator.staleness_probes.model import Measurement, ProbePlan
+from mediator.staleness_probes.path import Versions
+from mediator.staleness_probes.probe import PAUSE_SHARE, SHORTEST_PAUSE_S, Probe, Probed
 from mediator.staleness_probes.report import summary
 from mediator.stores.port import Fragment, Read, Write, WriteKind
 from mediator.stores.sick import Constant, PerServer, Replicas, SickStore, Uniform, Windows

@@ -12,7 +12,6 @@ from typing import Any, get_args
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.admin.api.schema_document import SCHEMA_DOCUMENT
 from app.admin.application import create_admin_app
 from app.api.openapi.components import COMPONENTS
 from app.api.openapi.document import data_paths
@@ -38,11 +37,11 @@ from mediator.placement.scores import Kind
 from mediator.query.filter_parser import OPERATORS
 from mediator.query.parser import parse_query_document
 from mediator.schema import limits
-from mediator.schema.annotation_parser import LEVELS
-from mediator.schema.annotations import Capability, Metric, Statistic
-from mediator.schema.parse import RESERVED_CLASSES, parse_schema
+from mediator.schema.annotations import LEVELS, Capability, Metric, Statistic
+from mediator.schema.parse import RESERVED_CLASSES, SCHEMA, parse_schema
 from mediator.schema.tree import Mode
 from mediator.schema.types import FieldType
+from mediator.schema.validation import json_schema_of
 from mediator.stores.port import Access
 
 ROOT = README.parent
@@ -273,7 +272,7 @@ def schema_keys(document: Any) -> set[str]:
 def test_every_key_of_a_schema_is_explained() -> None:
     text = page("schema.md")
     told = set(re.findall(r"[\w]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
-    assert schema_keys(SCHEMA_DOCUMENT) <= told
+    assert schema_keys(json_schema_of(SCHEMA)) <= told
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))

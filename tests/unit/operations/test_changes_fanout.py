@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from mediator.changes.fanout import Fanout
 from mediator.changes.feed import Event
+from mediator.changes.subscriptions import Fanout
 
 
 class DeafFeed:

@@ -9,7 +9,7 @@ import pytest
 from mediator.model.operations import Delete, Put, ReadModifyWrite, Update, WriteOperation
 from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.model import ClassRoute
-from mediator.transactions.chunks import CHUNK_BYTES, CHUNK_OPERATIONS, chunks
+from mediator.transactions.joint import CHUNK_BYTES, CHUNK_OPERATIONS, chunks
 
 HEAD = ("shop", "orders", "o1", "operation")
 ROUTE = cast("ClassRoute", None)

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mediator.base.observation import Observation, ViolationDetected
-from mediator.changes.partitions import PARTITIONS, partition_of
+from mediator.changes.feed import PARTITIONS, partition_of
 from mediator.changes.ticks import TickTimes
 from mediator.materialisation.audit import AuditFinding, Discrepancy, compare
-from mediator.materialisation.compaction import compact_changes
 from mediator.materialisation.copier import join_fragments
-from mediator.materialisation.materialiser import period_s
+from mediator.materialisation.materialisers import period_s
+from mediator.materialisation.refresh import compact_changes
 from mediator.materialisation.staleness import StalenessMonitor
-from mediator.materialisation.watermarks import Watermarks, WatermarkSnapshot, copy_key
+from mediator.materialisation.state import Watermarks, WatermarkSnapshot, copy_key
 from mediator.model.change import Change
 from mediator.model.operations import Outcome
 from mediator.placement.decide import GroupPlacement, build_routes

@@ -16,8 +16,7 @@ from mediator.changes.feed import Feed, LeaseLost, PositionGone
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.refresh import PAGE, Refresher, Slot
-from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState
-from mediator.materialisation.watermarks import copy_key
+from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState, copy_key
 from mediator.model.change import Change
 from mediator.operations.calls import StoreCalls
 from mediator.placement.decide import GroupPlacement, build_routes

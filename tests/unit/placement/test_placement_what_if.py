@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mediator.base.errors import Invalid, SchemaInvalid, Unplaceable
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
-from mediator.placement.what_if import read_supposition, what_if
+from mediator.placement.what_if import what_if
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
 
@@ -55,7 +55,7 @@ SYSTEMS = [
 
 
 def suppose(**document: Any) -> dict[str, Any]:
-    return what_if(SCHEMA, SYSTEMS, read_supposition(document))
+    return what_if(SCHEMA, SYSTEMS, document)
 
 
 def test_what_stays_as_it_is_moves_nothing() -> None:
@@ -126,7 +126,7 @@ def test_the_outcome_is_that_of_deciding_for_real(latency: float, weight: float)
 )
 def test_a_supposition_that_means_nothing_is_refused(document: Any, pointer: str | None) -> None:
     with pytest.raises(Invalid) as refused:
-        what_if(SCHEMA, SYSTEMS, read_supposition(document))
+        what_if(SCHEMA, SYSTEMS, document)
     told = [place.pointer for place in refused.value.locations]
     assert told if pointer is None else pointer in told
 
@@ -137,10 +137,10 @@ def test_what_cannot_be_a_schema_is_refused() -> None:
     schema = parse_schema("news", {"classes": {"a": {"fields": {"b": field}}}})
     asked = {"annotations": {"/classes/a/fields/b/annotations/0": {"goal": 1}}}
     with pytest.raises(SchemaInvalid):
-        what_if(schema, SYSTEMS, read_supposition(asked))
+        what_if(schema, SYSTEMS, asked)
 
 
 def test_no_system_left_is_told() -> None:
     bare = [Candidate("A", frozenset(), metrics(1, 1, 1))]
     with pytest.raises(Unplaceable):
-        what_if(SCHEMA, bare, read_supposition({}))
+        what_if(SCHEMA, bare, {})

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from mediator.placement.candidates import Candidate
 from mediator.scaling.advisor import Advisor
-from mediator.scaling.forecast import forecast, minutes
 from mediator.scaling.model import BAND, Figures, Sample, Subject
-from mediator.scaling.recommend import recommend
+from mediator.scaling.recommend import forecast, minutes, recommend
 from mediator.schema.annotations import Metric
 
 STORE = Subject("redis", 1800.0, 2.0, "more of it", "less of it")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mediator.base.errors import SchemaInvalid
-from mediator.schema.annotation_parser import LEVELS
 from mediator.schema.annotations import (
+    LEVELS,
     BinaryRequirement,
     Capability,
     ContinuousRequirement,

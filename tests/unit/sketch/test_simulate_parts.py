@@ -1,4 +1,4 @@
-"""The simulator's parts: latencies, workloads, purges in time, hill climbing."""
+"""The simulator's parts: latencies, workloads, hill climbing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from sketch.instruments.simulate.atomicity import measured, probability
-from sketch.instruments.simulate.hill_climbing import HillClimbing, hill_climbing
+from sketch.instruments.simulate.hill_climbing import hill_climbing
 from sketch.instruments.simulate.latency import (
     Constant,
-    Empirical,
     Exponential,
     Latency,
     LogNormal,
@@ -22,24 +20,6 @@ from sketch.instruments.simulate.latency import (
 )
 from sketch.instruments.simulate.workload import WORKLOADS, Mix, Schedule, Workload, schedule, zipf
 from sketch.instruments.simulate.world import layers_of
-
-
-@pytest.mark.parametrize(
-    ("bound_ms", "expected"), [(0, 0.854), (5, 0.940), (10, 0.980), (20, 0.9989)]
-)
-def test_purges_in_time(bound_ms: float, expected: float) -> None:
-    """docs/papers/cache_sketch.md, section 4."""
-    purge, server, client = Normal(0.080, 0.010), Normal(0.08654, 0), Normal(0.002, 0)
-    assert probability(bound_ms / 1e3, purge, server, client) == pytest.approx(expected, abs=6e-4)
-    random = np.random.default_rng(1)
-    drawn = measured(bound_ms / 1e3, purge, server, client, random)
-    assert drawn == pytest.approx(expected, abs=6e-3)
-
-
-def test_purges_without_deviation() -> None:
-    still = Normal(0.010, 0)
-    assert probability(0.0, still, Normal(0, 0), Normal(0, 0)) == 0
-    assert probability(0.010, still, Normal(0, 0), Normal(0, 0)) == 1
 
 
 @pytest.mark.parametrize(
@@ -58,11 +38,11 @@ def test_latencies(text: str, latency: Latency, mean_s: float) -> None:
     assert times.mean() == pytest.approx(mean_s, rel=0.03)
 
 
-def test_measured_latencies_and_streams() -> None:
-    draw = stream(Empirical((1.0, 3.0)), np.random.default_rng(1))
+def test_streams_draw_one_by_one() -> None:
+    draw = stream(Exponential(2.0, 1.0), np.random.default_rng(1))
     drawn = [draw() for _ in range(10_000)]
-    assert set(drawn) == {1.0, 3.0}
-    assert fmean(drawn) == pytest.approx(2, rel=0.05)
+    assert min(drawn) >= 1.0
+    assert fmean(drawn) == pytest.approx(3, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +135,7 @@ def test_the_hill_is_climbed() -> None:
         seen.append((slope, longest_s))
         return abs(slope + 0.1) + abs(math.log(longest_s / 37.5))
 
-    summit = hill_climbing(cost, HillClimbing(starts=3, most_s=600), seed=1)
+    summit = hill_climbing(cost, starts=3, seed=1)
     assert (summit.slope, summit.longest_s) == pytest.approx((-0.1, 37.5))
     assert summit.cost == pytest.approx(0, abs=1e-9)
     assert len(seen) == len(set(seen)) == summit.evaluations
@@ -164,7 +144,7 @@ def test_the_hill_is_climbed() -> None:
 def test_a_hill_of_its_own_is_found_where_rates_do_not_matter() -> None:
     summit = hill_climbing(
         lambda slope, longest_s: abs(slope - 0.8) if slope else abs(longest_s - 37.5) - 1,
-        HillClimbing(starts=3, most_s=600),
+        starts=3,
         seed=1,
     )
     assert (summit.slope, summit.longest_s) == (0, 37.5)
@@ -172,5 +152,5 @@ def test_a_hill_of_its_own_is_found_where_rates_do_not_matter() -> None:
 
 def test_a_climb_ends() -> None:
     """Downhill for ever, but for the number of steps."""
-    summit = hill_climbing(lambda slope, _: slope, HillClimbing(starts=1, super_steps=5), seed=1)
-    assert summit.evaluations < 25
+    summit = hill_climbing(lambda slope, _: slope, starts=1, seed=1)
+    assert summit.evaluations < 250

@@ -128,6 +128,6 @@ def test_a_key_enters_a_counting_filter_once_and_leaves_at_once() -> None:
 def test_a_key_that_is_not_there_does_not_leave() -> None:
     held = CountingFilter(SMALL)
     held.add("a")
-    before = (bytes(held.bits), held.generation)
+    before = (bytes(held.bits), held.revision)
     held.discard("b")
-    assert (bytes(held.bits), held.generation) == before
+    assert (bytes(held.bits), held.revision) == before

@@ -16,7 +16,6 @@ from app.http.paths import parse_pairs
 from sketch.client.resources import QueryResult
 from sketch.filter.hashing import hash_words, positions
 from sketch.filter.shape import FilterShape
-from sketch.instruments.vectors import VECTORS, key_of, written
 from sketch.protocol.queries import canonical_query
 from sketch.protocol.wire import (
     ClientFilter,
@@ -28,6 +27,7 @@ from sketch.protocol.wire import (
     encode,
     encode_json,
 )
+from tests.unit.sketch.golden_vectors import VECTORS, key_of, written
 
 GOLDEN = orjson.loads(VECTORS.read_bytes())
 MAP: GroupMap = {
@@ -171,13 +171,13 @@ def test_every_member_of_the_json_form_is_asked_for(member: str) -> None:
 @given(st.sampled_from(sorted(orjson.loads(encode_json(TOLD)))), JSON)
 @example("k", True)
 @example("m", 2**31)
-@example("generation", str(2**64 - 1))
-@example("generation", "007")
-@example("generation", "٣")
+@example("revision", str(2**64 - 1))
+@example("revision", "007")
+@example("revision", "٣")
 @example("valid_for_ms", 2**32)
 @example("time_us", 1.0)
-@example("incarnation", "0" * 31 + "G")
-@example("incarnation", "é" * 32)
+@example("generation", "0" * 31 + "G")
+@example("generation", "é" * 32)
 @example("bits", "é")
 @example("bits", "gICAgICAgIA")
 @example("bits", "gICAgICA gIA=")
@@ -233,9 +233,9 @@ def test_anything_else_is_refused(raw: bytes) -> None:
         {"bits": bytes(7)},
         {"time_us": 2**64},
         {"time_us": -1},
-        {"generation": 2**64},
+        {"revision": 2**64},
         {"valid_for_ms": 2**32},
-        {"run_id": "lost"},
+        {"generation": "lost"},
     ],
 )
 def test_what_would_be_refused_is_not_made(changes: dict[str, Any]) -> None:

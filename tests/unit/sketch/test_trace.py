@@ -13,16 +13,16 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import command_line
-from sketch.instruments.trace import (
+from sketch.instruments.trace import reading
+from sketch.instruments.trace.check import check, check_file, check_trace
+from sketch.instruments.trace.reading import (
+    LONGEST_LINE,
+    NEVER,
     Trace,
     TraceMistake,
-    check,
-    check_file,
-    check_trace,
+    lines_of,
     read_trace,
-    reading,
 )
-from sketch.instruments.trace.reading import LONGEST_LINE, NEVER, lines_of
 
 
 def line(op: str, version: int | None, start: int, end: int | None, **more: Any) -> bytes:

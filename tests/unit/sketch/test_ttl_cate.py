@@ -16,7 +16,9 @@ KEY = ("articles/1#all",)
 
 
 def of(ratio: Ratio, **given: Any) -> CateSettings:
-    return CateSettings(ratio, {"linear": 0.1, "logistic": 0.5, "unweighted": 0.0}[ratio], **given)
+    return CateSettings(
+        ratio=ratio, slope={"linear": 0.1, "logistic": 0.5, "unweighted": 0.0}[ratio], **given
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_ends_of_the_scale() -> None:
 
 def test_a_class_may_have_its_own_weights() -> None:
     """Misses that cost twice as much count as twice as many."""
-    dear = CateSettings("unweighted", weights=Weights(invalidation=1, miss=2))
+    dear = CateSettings(ratio="unweighted", weights=Weights(invalidation=1, miss=2))
     assert life_s(0.1, 0.1, dear) == pytest.approx(life_s(0.2, 0.1, of("unweighted")))
     other = Partition("paper", "counters")
     cate = Cate(CateSettings(longest_s=60))

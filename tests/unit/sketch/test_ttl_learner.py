@@ -9,10 +9,10 @@ import pytest
 
 from sketch.protocol.port import Partition
 from sketch.ttl import Constraints, Learner, LearnerSettings, Memory, Terms, Weights
-from sketch.ttl.counterfactual import After, Belief, Outcome, cost
-from sketch.ttl.optimum import about_best, best_writes_per_life, relative_cost
+from sketch.ttl.costs import After, Belief, Outcome, about_best, best_writes_per_life, cost
+from sketch.ttl.history import TtlProposal, TtlSample
 from sketch.ttl.parameters import LearnedParameters, Parameter
-from sketch.ttl.sample import Proposal, Sample
+from tests.unit.sketch.expected_costs import relative_cost
 
 PARTITION = Partition("paper", "articles")
 KEY = ("articles/1#all",)
@@ -163,7 +163,7 @@ def test_what_followed_is_counted_as_far_as_it_was_looked_at() -> None:
 
 
 def test_a_trial_is_watched_until_the_end_of_the_copy() -> None:
-    sample = Sample(Proposal(10.0), 100.0, 10.0)
+    sample = TtlSample(TtlProposal(10.0), 100.0, 10.0)
     assert sample.missed(101) is None
     assert sample.wrote(103) is None
     for at in (104, 105):
@@ -176,7 +176,7 @@ def test_a_trial_is_watched_until_the_end_of_the_copy() -> None:
 
 @pytest.mark.parametrize("written", [False, True])
 def test_a_trial_without_a_write_is_over_with_what_comes_after_its_end(written: bool) -> None:
-    sample = Sample(Proposal(10.0), 100.0, 10.0)
+    sample = TtlSample(TtlProposal(10.0), 100.0, 10.0)
     outcome = sample.wrote(115) if written else sample.missed(115)
     assert outcome == Outcome(10.0, 15.0, written)
     assert not Outcome(10.0, 15.0, written).invalidated

@@ -10,12 +10,11 @@ import pytest
 from sketch.protocol.port import Partition
 from sketch.ttl import Cate, CateSettings, Learner, Memory
 from sketch.ttl.history import Fate, KeyHistory
-from sketch.ttl.rates import ClassRates
-from sketch.ttl.reservoir import Reservoir
+from sketch.ttl.rates import ClassRates, Reservoir
 
 PARTITION = Partition("paper", "articles")
 KEY = ("articles/1#all",)
-UNWEIGHTED = CateSettings("unweighted")
+UNWEIGHTED = CateSettings(ratio="unweighted")
 
 
 def test_the_sample_is_bounded() -> None:

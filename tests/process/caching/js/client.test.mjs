@@ -1,7 +1,7 @@
 // The JavaScript client in exact schedules and a time of its own.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connect, PortolanError } from "../../../sketch/js/portolan.mjs";
+import { connect, PortolanError } from "../../../../sketch/js/portolan.mjs";
 import { Origin } from "./origin.mjs";
 
 async function begin(options = {}) {
@@ -728,10 +728,10 @@ test("without filters reads revalidate once the last one is too old", async () =
   assert.equal(client.stats.failures, 2, "it is not asked for at every read");
 });
 
-test("another incarnation, or another map, makes every copy doubtful", async () => {
+test("another generation, or another map, makes every copy doubtful", async () => {
   const { origin, client, title } = await begin();
   await title();
-  origin.incarnation = 2;
+  origin.generation = 2;
   await client.refreshFilter();
   assert.deepEqual(await title(), ["old", "origin"]);
   assert.ok(forced(origin));
@@ -741,13 +741,13 @@ test("another incarnation, or another map, makes every copy doubtful", async () 
   assert.ok(forced(origin));
 });
 
-test("a copy confirmed beside a filter of another incarnation is doubtful", async () => {
+test("a copy confirmed beside a filter of another generation is doubtful", async () => {
   const { origin, client, title } = await begin();
   const gate = origin.hold("/sketch");
   const refreshing = client.refreshFilter();
   await gate.reached;
   await title({ refresh: true });
-  origin.incarnation = 2;
+  origin.generation = 2;
   gate.open();
   await refreshing;
   assert.deepEqual(await title(), ["old", "own"], "it is young enough without any filter");
@@ -761,7 +761,7 @@ test("a copy asked for before the sketch was lost is doubtful when it comes", as
   const gate = origin.hold("/a1", "read");
   const slow = title();
   await gate.reached;
-  origin.incarnation = 2;
+  origin.generation = 2;
   origin.write("articles/a1", "new");
   origin.stale.clear();
   await client.refreshFilter();
@@ -775,7 +775,7 @@ test("what was asked for before the sketch was lost takes the place of nothing t
   const gate = origin.hold("/a1", "read");
   const slow = title();
   await gate.reached;
-  origin.incarnation = 2;
+  origin.generation = 2;
   origin.write("articles/a1", "new");
   await client.refreshFilter();
   assert.deepEqual(await title(), ["new", "origin"]);
@@ -790,7 +790,7 @@ for (const late of [false, true])
     const gate = origin.hold("/a1");
     const before = title();
     await gate.reached;
-    origin.incarnation = 2;
+    origin.generation = 2;
     await client.refreshFilter();
     const other = late && origin.hold("/a1", "read");
     const after = title();

@@ -1,7 +1,7 @@
 // Random histories of clients, caches and writers, in virtual time: no read beyond the bound.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connect } from "../../../sketch/js/portolan.mjs";
+import { connect } from "../../../../sketch/js/portolan.mjs";
 import { Origin, START_US } from "./origin.mjs";
 
 const DELTA_S = 1;

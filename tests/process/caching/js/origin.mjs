@@ -1,5 +1,5 @@
 // An origin in memory: it answers `fetch`, its time is set by the tests, and its filter is written by hand.
-import { positions } from "../../../sketch/js/portolan.mjs";
+import { positions } from "../../../../sketch/js/portolan.mjs";
 
 const SHAPE = { m: 8192, k: 4, seed: 7 };
 export const START_US = 1_800_000_000_000_000;
@@ -13,7 +13,7 @@ export class Origin {
   pending = new Set();
   showsWhole = false;
   groups = { articles: { main: ["title"], hits: ["hits"] } };
-  incarnation = 1;
+  generation = 1;
   flags = 0;
   fail = null;
   filterStatus = 200;
@@ -86,7 +86,7 @@ export class Origin {
     const status = this.filterStatus;
     if (status !== 200) return new Response('{"type": "/problems/unavailable"}', { status });
     const timeUs = START_US + Math.round((this.time + this.skew) * 1e6);
-    const etag = `"${this.incarnation}-${[...this.stale]}-${JSON.stringify(this.groups)}"`;
+    const etag = `"${this.generation}-${[...this.stale]}-${JSON.stringify(this.groups)}"`;
     const told = { etag, "portolan-sketch-time": timeUs, "cache-control": "no-store", ...this.extra };
     if (headers["If-None-Match"] === etag) return new Response(null, { status: 304, headers: told });
     return new Response(this.damage(this.#document(timeUs)), { headers: told });
@@ -102,7 +102,7 @@ export class Origin {
     view.setUint32(12, m);
     view.setBigUint64(16, BigInt(timeUs));
     view.setUint32(24, 10_000);
-    raw[43] = this.incarnation;
+    raw[43] = this.generation;
     view.setUint32(52, map.length);
     raw.set(map, 56);
     for (const key of this.stale)

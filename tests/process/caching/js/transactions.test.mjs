@@ -1,8 +1,8 @@
 // Transactions of the JavaScript client: cached reads, checked at the commit.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connect } from "../../../sketch/js/portolan.mjs";
-import { transact } from "../../../sketch/js/transactions.mjs";
+import { connect } from "../../../../sketch/js/portolan.mjs";
+import { transact } from "../../../../sketch/js/transactions.mjs";
 import { Origin } from "./origin.mjs";
 
 async function begin() {

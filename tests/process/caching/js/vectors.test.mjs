@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { positions, readFilter, canonicalQuery } from "../../../sketch/js/portolan.mjs";
+import { positions, readFilter, canonicalQuery } from "../../../../sketch/js/portolan.mjs";
 
-const vectors = JSON.parse(readFileSync(new URL("../../../sketch/instruments/vectors.json", import.meta.url), "utf8"));
+const vectors = JSON.parse(readFileSync(new URL("../../../unit/sketch/golden_vectors.json", import.meta.url), "utf8"));
 const bytes = (base64) => Uint8Array.from(Buffer.from(base64, "base64")).buffer;
 const keyOf = (told) => (typeof told === "string" ? told : told.repeat.repeat(told.times));
 

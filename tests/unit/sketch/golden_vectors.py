@@ -1,6 +1,6 @@
-"""Golden vectors of the hash family and the wire format, in `vectors.json` beside this module.
+"""Golden vectors of the hash family and the wire format, in `golden_vectors.json` beside it.
 
-`python -m sketch.instruments.vectors` writes them. The file is an object of lists.
+`python -m tests.unit.sketch.golden_vectors` writes them. The file is an object of lists.
 A key is a string, or ``{"repeat": text, "times": n}``.
 
 - ``hashes``: the four words (`words`) of a `key` with a `seed`;
@@ -29,7 +29,7 @@ from sketch.protocol.wire import ClientFilter, GroupMap, encode, encode_json
 
 __all__ = ["VECTORS", "key_of", "vectors", "written"]
 
-VECTORS: Final = Path(__file__).with_name("vectors.json")
+VECTORS: Final = Path(__file__).with_suffix(".json")
 
 _SHORT: Final = tuple("abcdefghijklmnopq"[:length] for length in range(18))
 _KEYS: Final = (

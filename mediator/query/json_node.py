@@ -7,26 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import StrEnum
-from math import inf, isfinite, nextafter
-from typing import Any, Final, TypeVar
+from typing import Any
 
 from mediator.base.errors import Location
 from mediator.schema.errors import token
+from mediator.schema.ids import NAME
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.tree import MISSING
 
-__all__ = ["FIELD_NAME", "NAME", "POSITIVE", "Node"]
-
-NAME: Final = re.compile("[a-z][a-z0-9_]{0,62}")
-"""Names of databases, classes, cache groups and systems."""
-
-FIELD_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_]{0,62}")
-
-POSITIVE: Final = nextafter(0.0, inf)
-"""The least number above zero."""
-
-Choice = TypeVar("Choice", bound=StrEnum)
+__all__ = ["Node"]
 
 
 class Node:
@@ -113,19 +102,6 @@ class Node:
             return []
         return [Node(element, self, self.errors, index) for index, element in enumerate(self.value)]
 
-    def number(self, default: float = 0.0, *, least: float = -inf, most: float = inf) -> float:
-        """Read a finite number from least to most, both included."""
-        if not self.given:
-            return default
-        value = self._finite()
-        if value is None:
-            self.error("must be a finite number")
-            return default
-        if least <= value <= most:
-            return value
-        self.error(_range(least, most))
-        return default
-
     def integer(self, default: int = 0, *, least: int, most: int) -> int:
         """Read an integer from least to most, both included."""
         if not self.given:
@@ -150,10 +126,6 @@ class Node:
         self.error(f"must be a name like {pattern.pattern}")
         return None
 
-    def choice(self, among: type[Choice]) -> Choice | None:
-        """Read a member of an enumeration; None if it is left out."""
-        return among(word) if (word := self.word(*among)) is not None else None
-
     def word(self, *among: str) -> str | None:
         """Read one of some strings; None if it is left out."""
         if not self.given:
@@ -162,20 +134,3 @@ class Node:
             return self.value
         self.error(f"must be one of {', '.join(among)}")
         return None
-
-    def _finite(self) -> float | None:
-        # JSON's true is an int to Python.
-        if type(self.value) is not int and type(self.value) is not float:
-            return None
-        try:
-            value = float(self.value)
-        except OverflowError:
-            return None
-        return value if isfinite(value) else None
-
-
-def _range(least: float, most: float) -> str:
-    lower = "above 0" if least == POSITIVE else f"at least {least:g}"
-    if most == inf:
-        return f"must be {lower}"
-    return f"must be {lower} and at most {most:.10g}"

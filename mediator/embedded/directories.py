@@ -1,0 +1,143 @@
+"""Directories of embedded servers: closed to other users, locked, and with room for a socket."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tempfile
+from hashlib import blake2b
+from pathlib import Path
+
+__all__ = [
+    "PRIVATE_UMASK",
+    "DataDirectoryBusy",
+    "DataDirectoryLock",
+    "ForeignDirectory",
+    "private_directory",
+    "socket_path",
+]
+
+PRIVATE_UMASK = 0o077
+"""The umask of embedded servers: their files are for their own user."""
+
+_OPEN_TO_OTHERS = 0o077
+
+
+class ForeignDirectory(OSError):
+    """A directory that should be private belongs to another user, or is no directory.
+
+    Args:
+        directory: The directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} is not a directory of this user; remove it or use another")
+
+
+def private_directory(directory: Path, *owners: int) -> Path:
+    """Make sure that a directory exists and is closed to other users.
+
+    Missing parents are created likewise; existing ones stay as they are.
+
+    Args:
+        directory: The directory.
+        owners: Ids of users to whom it may belong besides us.
+
+    Returns:
+        The directory.
+
+    Raises:
+        ForeignDirectory: It exists and belongs to another user, or is a link.
+    """
+    if not directory.parent.exists():
+        private_directory(directory.parent)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), *owners):
+        raise ForeignDirectory(directory)
+    if status.st_mode & _OPEN_TO_OTHERS:
+        directory.chmod(0o700)
+    return directory
+
+
+# sockaddr_un holds 104 bytes on BSD and macOS and 108 on Linux, terminator included.
+_LONGEST_SOCKET_PATH = 100
+
+
+def socket_path(directory: Path, name: str) -> Path:
+    """Return the path of the socket of a server; nothing is created.
+
+    Args:
+        directory: The server's directory.
+        name: The name of the socket.
+
+    Returns:
+        A path in the directory; if that is too long for a socket, one in a directory for
+        temporary files, whose name follows from the server's directory.
+    """
+    path = directory / name
+    if len(bytes(path)) <= _LONGEST_SOCKET_PATH:
+        return path
+    digest = blake2b(bytes(directory), digest_size=8).hexdigest()
+    return Path(tempfile.gettempdir(), f"portolan-{os.geteuid()}-{digest}", name)
+
+
+class DataDirectoryBusy(Exception):
+    """Another service uses the data directory.
+
+    Args:
+        directory: The directory.
+        holder: The process number that the other service left in the lock, or "".
+    """
+
+    def __init__(self, directory: Path, holder: str) -> None:
+        by = f" (process {holder})" if holder else ""
+        super().__init__(f"another service{by} is using {directory}; stop it or use another one")
+        self.directory = directory
+        self.holder = holder
+
+
+class DataDirectoryLock:
+    """An exclusive lock that is released when its process ends, in any way.
+
+    Args:
+        directory: The data directory; created when it is not there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._descriptor: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether we hold the lock."""
+        return self._descriptor is not None
+
+    def acquire(self) -> None:
+        """Take the lock; doing so twice is harmless.
+
+        Raises:
+            DataDirectoryBusy: Another process holds it.
+        """
+        if self._descriptor is not None:
+            return
+        if not self._directory.exists():
+            private_directory(self._directory)
+        # The descriptor is not inheritable, so the servers that we start do not keep the lock.
+        descriptor = os.open(self._directory / "service.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise DataDirectoryBusy(self._directory, holder) from None
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Release the lock; harmless when it is not held."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
