@@ -132,11 +132,11 @@ class Mediator:
         self._observe = broadcast(*own, *observers)
         self._open_catalogue(factory)
         self._share()
-        calls = StoreCalls(self.systems, options.guard, self._clock)
+        self.calls = StoreCalls(self.systems, options.guard, self._clock)
         events = CatalogueEvents(self.catalogue)
-        self._build_data_plane(calls)
-        self._follow_changes(calls, events)
-        self._build_control_plane(calls, events)
+        self._build_data_plane()
+        self._follow_changes(events)
+        self._build_control_plane(events)
         self.scheduler = Scheduler(self._periodic_tasks())
 
     def _open_catalogue(self, factory: StoreFactory) -> None:
@@ -148,7 +148,7 @@ class Mediator:
         self.tenancy = Tenancy(CatalogueTenants(self.catalogue), self._clock)
         self._presence = Presence(self.catalogue, alone=self._options.alone)
         self.registrations = CatalogueSystems(self.catalogue)
-        self._stored_schemas = CatalogueSchemas(self.catalogue)
+        self.stored_schemas = CatalogueSchemas(self.catalogue)
         self.systems = Systems()
         self.registry = Registry(
             self.systems, self.registrations, factory, self._metrics, self._observe, self._clock
@@ -162,8 +162,9 @@ class Mediator:
         self._feed = shared.feed if shared else None
         self.leases = shared.leases if shared else None
 
-    def _build_data_plane(self, calls: StoreCalls) -> None:
-        limits, self._watermarks = self._options.query_limits, Watermarks(self._clock)
+    def _build_data_plane(self) -> None:
+        calls, limits = self.calls, self._options.query_limits
+        self._watermarks = Watermarks(self._clock)
         self.data = Executor(
             calls, self._watermarks, self._refresh, limits, self._clock, self._observe
         )
@@ -175,9 +176,9 @@ class Mediator:
         calls.intents, self.data.joint = self.transactions.resolver, self.transactions.joint
         self.integrity = Integrity(self.data, self._feed, self._clock)
 
-    def _follow_changes(self, calls: StoreCalls, events: CatalogueEvents) -> None:
+    def _follow_changes(self, events: CatalogueEvents) -> None:
         """Build what takes changes to the feed, and from there to views."""
-        shared, followed, materialised = self._coordination, None, None
+        calls, shared, followed, materialised = self.calls, self._coordination, None, None
         if shared is not None:
             writers = Writers(shared.writers, self.replica, self._clock)
             calls.acknowledging = LeasedAcknowledging(writers, self._model)
@@ -187,8 +188,8 @@ class Mediator:
         self.changes = ChangeService(self.systems, self._model, self._refresh, followed, *end)
         self.views = ViewService(calls, self._watermarks, self._model, materialised, events, *end)
 
-    def _build_control_plane(self, calls: StoreCalls, events: CatalogueEvents) -> None:
-        options, stored = self._options, self._stored_schemas
+    def _build_control_plane(self, events: CatalogueEvents) -> None:
+        options, calls, stored = self._options, self.calls, self.stored_schemas
         follower = Follower(stored, self.data, calls)
         replicas = CatalogueReplicas(self.catalogue)
         self.membership = Membership(replicas, self.replica, follower.in_force, calls, self._clock)
@@ -207,7 +208,7 @@ class Mediator:
         self._advisor = Advisor(
             self.registry.candidates, self._metrics.offered, self._clock, energy=options.energy
         )
-        self._evaluation = PlacementEvaluation(
+        self.evaluation = PlacementEvaluation(
             self.registry,
             self.data,
             events,
@@ -221,7 +222,7 @@ class Mediator:
             self.registry,
             self.systems,
             self.schemas,
-            self._evaluation,
+            self.evaluation,
             self._advisor,
             self.data,
         )
@@ -247,7 +248,7 @@ class Mediator:
         return periodic_tasks
 
     def _serving_tasks(self) -> list[PeriodicTask]:
-        evaluate = partial(self._evaluation.evaluate, EVALUATION_SHARE)
+        evaluate = partial(self.evaluation.evaluate, EVALUATION_SHARE)
         return [
             PeriodicTask("renew presence", 2.0, self._presence.hold),
             PeriodicTask("confirm routing model", 1.0, self.membership.renew),

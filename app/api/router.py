@@ -86,7 +86,7 @@ class DataApi:
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
-        self._table = make_table(
+        self.table = make_table(
             self._directory, options, subscriptions, caches, transact, job_backend
         )
         self._authoriser = authoriser
@@ -148,7 +148,7 @@ class DataApi:
     async def _answer(self, routed: RoutedRequest) -> Response:
         """Take a request through its stages: route, preferences, access, class, handler."""
         request = routed.request
-        routed.go_to(self._table.find(request.path))
+        routed.go_to(self.table.find(request.path))
         route = routed.route
         handler = route.handlers.get(request.method)
         if handler is None:

@@ -34,7 +34,8 @@ class StoredObjects:
         self._clock = clock
         self._counted: dict[str, int] = {}
         self._grown: Counter[str] = Counter()
-        self._due_s = clock.monotonic()
+        self.due_s = clock.monotonic()
+        """When the next count is due."""
 
     @property
     def known(self) -> Mapping[str, int]:
@@ -56,7 +57,7 @@ class StoredObjects:
         error is raised.
         """
         started_s = self._clock.monotonic()
-        if started_s < self._due_s:
+        if started_s < self.due_s:
             return
         self._counted = {name: n for name, n in self._counted.items() if name in tenants}
         failed: Unavailable | None = None
@@ -66,7 +67,7 @@ class StoredObjects:
             except Unavailable as error:
                 failed = error
         now_s = self._clock.monotonic()
-        self._due_s = now_s + max(COUNTED_EVERY_S, _PAUSE_FACTOR * (now_s - started_s))
+        self.due_s = now_s + max(COUNTED_EVERY_S, _PAUSE_FACTOR * (now_s - started_s))
         if failed is not None:
             raise failed
 

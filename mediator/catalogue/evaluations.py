@@ -62,7 +62,8 @@ class CatalogueProposals:
             members: dict[str, Any] = {
                 n: v.timestamp() if isinstance(v, datetime) else v for n, v in row.items()
             }
-            found[members.pop("database_id")][members["node"]] = Proposal(**members)
+            proposed = found[members.pop("database_id")]
+            proposed[members["node"]] = Proposal(**members)
         return now.timestamp(), {id_: Proposals(by_node) for id_, by_node in found.items()}
 
     async def store(self, database_id: str, proposed: Proposals) -> None:

@@ -24,7 +24,7 @@ __all__ = ["LEASE_S", "Membership"]
 LEASE_S: Final = 120.0
 """Seconds for which a replica without the catalogue goes on writing."""
 
-_EXPIRED_S: Final = LEASE_S + 5.0
+EXPIRED_S: Final = LEASE_S + 5.0
 """Clocks run at almost the same speed: after so long, by the catalogue's, a lease is over."""
 
 _TIMEOUT_S: Final = 10.0
@@ -77,11 +77,11 @@ class Membership:
         """
         await self._calls.admission.drained()
         until = self._clock.monotonic() + _TIMEOUT_S
-        while late := await self._replicas.behind(self._name, epoch, _EXPIRED_S):
+        while late := await self._replicas.behind(self._name, epoch, EXPIRED_S):
             if self._clock.monotonic() > until:
                 raise Unavailable(
                     f"Replicas ({len(late)}) do not confirm that they hold their writes; those that"
-                    f" have ended without saying so are counted out after {_EXPIRED_S:.0f} s.",
+                    f" have ended without saying so are counted out after {EXPIRED_S:.0f} s.",
                     system="catalogue",
                     retry_after_s=30,
                 )

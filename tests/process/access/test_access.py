@@ -16,6 +16,7 @@ from app.commands.key import key
 from app.commands.key_option import key_in
 from mediator.access.cache import AccessCache
 from mediator.base.clock import SystemClock
+from mediator.catalogue.tenants import CatalogueTenants
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.service import NOWHERE, unique
 
@@ -261,7 +262,7 @@ async def test_a_revoked_key_is_no_good_any_more(running: Guarded) -> None:
 async def test_another_replica_hears_of_a_revocation(running: Guarded) -> None:
     """It does when it looks anew, as it does every second."""
     tenancy = running.container.mediator.tenancy
-    other = AccessCache(tenancy._store, SystemClock())
+    other = AccessCache(CatalogueTenants(running.container.mediator.catalogue), SystemClock())
     made = await tenancy.create_key(running.owner, "ada", ["read"])
     await other.refresh()
     assert made["id"] in other.current.keys

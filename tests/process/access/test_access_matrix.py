@@ -147,7 +147,7 @@ OF_A_DATABASE: Final = [f"GET /admin/v1/{name}" for name in ("violations", "prop
 
 def data_routes() -> set[str]:
     api = DataApi(MemoryPlane(routing_model(1)), DataOptions(b"k"), lambda _: None)
-    table = api._table
+    table = api.table
     routes = [getattr(table, field.name) for field in fields(table)]
     return {f"{method} {route.template}" for route in routes for method in route.handlers}
 
@@ -188,7 +188,7 @@ def test_what_is_not_listed_is_the_operators_alone(method: str, path: str) -> No
 
 def test_every_method_of_the_data_api_asks_for_a_scope_or_for_itself() -> None:
     api = DataApi(MemoryPlane(routing_model(1)), DataOptions(b"k"), lambda _: None)
-    table = api._table
+    table = api.table
     asking = {"batch", "transactions", "changes", "sketch"}
     for field in fields(table):
         route = getattr(table, field.name)

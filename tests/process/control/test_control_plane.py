@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -153,7 +153,7 @@ async def test_proposals_are_shared_outlive_replicas_and_go_with_their_database(
     name = await mediator.put_schema({"notes": on("redis")})
 
     async def proposed(of: Service) -> list[dict[str, Any]]:
-        await of.mediator.data._refresh()
+        await of.mediator.schemas.refresh()
         found = await of.mediator.control.proposals(name)
         return [proposal for proposal in found if proposal["node"] == "notes.title"]
 
@@ -259,8 +259,7 @@ class Leap(SystemClock):
 async def test_judging_many_databases_lets_others_in_after_each(mediator: Service) -> None:
     for _ in range(5):
         await mediator.put_schema({"things": {"fields": {"title": {"type": "string"}}}})
-    control = cast("Any", mediator.mediator.control)
-    evaluating = asyncio.create_task(control._evaluation.evaluate())
+    evaluating = asyncio.create_task(mediator.mediator.evaluation.evaluate())
     turns = 0
     while not evaluating.done():
         turns += 1
@@ -339,7 +338,7 @@ async def test_writes_to_a_class_that_moves_are_held_until_it_has_moved(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await mediator.put_schema({"notes": on("redis"), "rest": on("redis")})
-    catalogue = mediator.mediator.schemas._catalogue
+    catalogue = mediator.mediator.stored_schemas
     put = catalogue.put
 
     async def meanwhile(database: Any) -> tuple[Moment, StoredDatabase]:
@@ -364,7 +363,7 @@ async def test_a_failed_change_lets_writes_go_on(
 ) -> None:
     control = mediator.mediator.control
     name = await mediator.put_schema({"notes": on("redis")})
-    catalogue = mediator.mediator.schemas._catalogue
+    catalogue = mediator.mediator.stored_schemas
 
     async def lost(database: object) -> int:
         raise Unavailable("The catalogue does not answer.", system="catalogue")
@@ -382,7 +381,7 @@ async def test_a_change_whose_answer_was_lost_is_in_force(
 ) -> None:
     control = mediator.mediator.control
     name = await mediator.put_schema({"notes": on("redis")})
-    catalogue = mediator.mediator.schemas._catalogue
+    catalogue = mediator.mediator.stored_schemas
     put = catalogue.put
 
     async def answer_lost(database: Any) -> int:
@@ -403,7 +402,7 @@ async def test_a_removal_that_was_cut_short_can_be_repeated(
     control = mediator.mediator.control
     classes = {"a": on("redis"), "b": on("mongo"), "c": on("postgres")}
     name = await mediator.put_schema(classes)
-    catalogue = mediator.mediator.schemas._catalogue
+    catalogue = mediator.mediator.stored_schemas
 
     async def lost(database: object) -> int:
         raise Unavailable("The catalogue does not answer.", system="catalogue")
@@ -422,7 +421,7 @@ async def test_a_restart_serves_the_same_model_without_probing(
 ) -> None:
     model = mediator.mediator.data.model
     await mediator.mediator.registry.reconnect()
-    await replica.mediator.data._refresh()
+    await replica.mediator.schemas.refresh()
     again = replica.mediator.data.model
     assert again.epoch == model.epoch
     for name, database in model.databases.items():
@@ -452,7 +451,7 @@ async def test_no_schema_is_parsed_but_the_one_that_changes(
     mediator: Service, replica: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, parsed = await mediator.put_schema({"notes": on("postgres")}), []
-    await replica.mediator.data._refresh()
+    await replica.mediator.schemas.refresh()
 
     def counted(database: str, document: Any) -> Schema:
         parsed.append(database)
@@ -501,7 +500,7 @@ async def test_changes_of_two_replicas_to_two_databases_are_both_seen(
         for name in names:
             with pytest.raises(NotFound, match="notes/nobody"):
                 await plane.get(name, "notes", "nobody")
-        await plane.mediator.data._refresh()
+        await plane.mediator.schemas.refresh()
         assert set(names) <= set(plane.mediator.data.model.databases)
 
 

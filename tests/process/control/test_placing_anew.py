@@ -41,7 +41,7 @@ def on(system: str) -> dict[str, Any]:
 
 
 def calls_of(of: Service) -> StoreCalls:
-    return of.mediator.data._calls
+    return of.mediator.calls
 
 
 async def follows(of: Service) -> None:
@@ -103,13 +103,13 @@ async def waits(of: Service, late: Service) -> None:
     replicas = CatalogueReplicas(of.mediator.catalogue)
 
     async def held() -> bool:
-        stored = (await of.mediator.schemas._catalogue.snapshot()).databases.values()
+        stored = (await of.mediator.stored_schemas.snapshot()).databases.values()
         return any(database.hold for database in stored)
 
     await eventually(held)
-    epoch = of.mediator.schemas._follower._known.moment.epoch
+    epoch = (await of.mediator.stored_schemas.moment()).epoch
     assert late.mediator.replica in await replicas.behind(
-        of.mediator.replica, epoch, membership._EXPIRED_S
+        of.mediator.replica, epoch, membership.EXPIRED_S
     )
 
 

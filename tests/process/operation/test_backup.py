@@ -380,7 +380,7 @@ async def test_a_clock_that_is_behind_restores_nothing(
     saved: tuple[Service, Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, directory, _ = saved
-    monkeypatch.setattr(own.mediator._options.clock, "now", lambda: 1_000_000.0, raising=False)
+    monkeypatch.setattr(own.mediator.installation.clock, "now", lambda: 1_000_000.0, raising=False)
     with pytest.raises(Conflict, match="clock"):
         await restore(own, directory)
     assert await own.mediator.control.databases() == []
