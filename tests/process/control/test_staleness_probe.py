@@ -24,7 +24,7 @@ from mediator.schema.parse import parse_schema
 from mediator.staleness_probes.model import ProbeLimits
 from mediator.staleness_probes.service import StalenessProbes
 from tests.faults.conditions import eventually
-from tests.process.caching.coherent_origin import served
+from tests.process.caching.serving import served
 from tests.process.data.memory_plane import MemoryPlane, routing_model
 from tests.process.service import Service, field_on
 
