@@ -17,9 +17,9 @@ from app.commands.running import run
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
-    from mediator.archive.filling import Restored
+    from mediator.archive.files import Manifest
     from mediator.archive.installation import ArchiveProgress, OnProgress
-    from mediator.archive.model import Manifest
+    from mediator.archive.restore import Restored
 
 __all__ = ["backup", "restore"]
 

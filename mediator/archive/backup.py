@@ -30,9 +30,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from mediator.archive.files import LinesFile, begin_directory, write_manifest
+from mediator.archive.files import (
+    CATALOGUE,
+    DatabasePart,
+    FilePart,
+    LinesFile,
+    Manifest,
+    begin_directory,
+    class_file,
+    write_manifest,
+)
 from mediator.archive.installation import ArchiveProgress, Installation, OnProgress
-from mediator.archive.model import CATALOGUE, DatabasePart, FilePart, Manifest, class_file
 from mediator.base.errors import Conflict, NotFound, Unavailable
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.rows import CatalogueRows

@@ -16,7 +16,7 @@ import pytest
 
 from app.coherence.caches import Caches, make_caches
 from app.settings.main import CacheSettings
-from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
+from mediator.archive.files import MANIFEST, ArchiveInvalid, Manifest
 from mediator.base.errors import MediatorError, NotFound
 from mediator.catalogue import tables
 from mediator.catalogue.connection import Catalogue
