@@ -199,7 +199,7 @@ async def test_who_has_lost_its_lease_acknowledges_nothing(
     calls_of(late).admission.lease_until = 0.0
     with pytest.raises(Unavailable, match="not reached the catalogue"):
         await late.create(name, "notes", "y", title="refused")
-    monkeypatch.setattr(membership, "_EXPIRED_S", 0.0)  # so it is counted out
+    monkeypatch.setattr(membership, "EXPIRED_S", 0.0)  # so it is counted out
     await placing(mediator, name, "mongo")
     gate.open.set()
     with pytest.raises(OutcomeUnknown):
@@ -221,7 +221,7 @@ async def test_who_was_counted_out_writes_to_no_place_that_was_left(
         gate = stopped(patched, calls_of(late), "_write_system")
         write = asyncio.create_task(late.create(name, "notes", "x", title="late"))
         await gate.reached.wait()
-    monkeypatch.setattr(membership, "_EXPIRED_S", 0.0)
+    monkeypatch.setattr(membership, "EXPIRED_S", 0.0)
     await placing(mediator, name, "mongo")
     monkeypatch.undo()
     await follows(late)

@@ -236,7 +236,7 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
 
 def test_every_route_is_asked_for_what_belongs_to_others() -> None:
     api = DataApi(MemoryPlane(routing_model(1)), DataOptions(b"k"), lambda _: None)
-    routes = [getattr(api._table, field.name) for field in fields(api._table)]
+    routes = [getattr(api.table, field.name) for field in fields(api.table)]
     assert {f"{m} {route.template}" for route in routes for m in route.handlers} == set(ROUTES)
 
 
