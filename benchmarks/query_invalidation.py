@@ -37,8 +37,8 @@ from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.schema.types import Values
 from sketch.filter.shape import FilterShape
+from sketch.protocol.keys import canonical_query, key_of_query
 from sketch.protocol.port import Partition, SketchLimits
-from sketch.protocol.queries import canonical_query, key_of_query
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
 

@@ -28,8 +28,7 @@ from benchmarks.harness.sketch_redis import sketch_in_redis
 from mediator.embedded.redis import EmbeddedRedis
 from sketch.filter.bloom import BloomFilter
 from sketch.filter.hashing import hash_all
-from sketch.filter.shape import FilterShape
-from sketch.filter.sizing import capacity
+from sketch.filter.shape import FilterShape, capacity
 
 __all__ = ["run"]
 

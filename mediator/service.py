@@ -46,6 +46,7 @@ from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
+from mediator.materialisation.context import ViewContext
 from mediator.materialisation.service import ViewService
 from mediator.materialisation.state import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
@@ -158,7 +159,7 @@ class Mediator:
         """Build what replicas share in the coordination Redis, if there is one."""
         url = self._options.coordination_url or None
         self._exchange = MetricsExchange(url)
-        self._coordination = shared = Coordination(url, self._options.retention) if url else None
+        self.coordination = shared = Coordination(url, self._options.retention) if url else None
         self._feed = shared.feed if shared else None
         self.leases = shared.leases if shared else None
 
@@ -168,7 +169,7 @@ class Mediator:
         self.data = Executor(
             calls, self._watermarks, self._refresh, limits, self._clock, self._observe
         )
-        self._sweep = Sweep(self.systems, calls.write_guarded)
+        self.sweep = Sweep(self.systems, calls.write_guarded)
         self.orphan_resolver = OrphanResolver(calls, self._model)
         log = CatalogueTransactions(self.catalogue)
         clock = EarliestTime(self.systems, self._clock)
@@ -178,15 +179,31 @@ class Mediator:
 
     def _follow_changes(self, events: CatalogueEvents) -> None:
         """Build what takes changes to the feed, and from there to views."""
-        calls, shared, followed, materialised = self.calls, self._coordination, None, None
+        calls, shared, followed, materialised = self.calls, self.coordination, None, None
         if shared is not None:
             writers = Writers(shared.writers, self.replica, self._clock)
             calls.acknowledging = LeasedAcknowledging(writers, self._model)
             followed = (shared.feed, shared.leases, writers)
-            materialised = (shared.feed, shared.view_state, shared.leases)
-        end = (self.replica, self._observe, self._clock)
-        self.changes = ChangeService(self.systems, self._model, self._refresh, followed, *end)
-        self.views = ViewService(calls, self._watermarks, self._model, materialised, events, *end)
+            materialised = ViewContext(
+                calls,
+                shared.feed,
+                shared.view_state,
+                shared.leases,
+                self._watermarks,
+                self._model,
+                self.replica,
+                self._clock,
+            )
+        self.changes = ChangeService(
+            self.systems,
+            self._model,
+            self._refresh,
+            followed,
+            self.replica,
+            self._observe,
+            self._clock,
+        )
+        self.views = ViewService(self._model, materialised, events, self._observe)
 
     def _build_control_plane(self, events: CatalogueEvents) -> None:
         options, calls, stored = self._options, self.calls, self.stored_schemas
@@ -237,7 +254,7 @@ class Mediator:
     def _periodic_tasks(self) -> list[PeriodicTask]:
         periodic_tasks = [
             PeriodicTask("open systems", 2.0, self.registry.reconnect),
-            PeriodicTask("read clocks of systems", 1.0, self._read_clocks),
+            PeriodicTask("read clocks of systems", 1.0, self.read_clocks),
         ]
         if self._options.relaying == "only":
             periodic_tasks.append(PeriodicTask("refresh routing model", 1.0, self.schemas.refresh))
@@ -257,7 +274,7 @@ class Mediator:
             PeriodicTask("sample utilisation", SAMPLED_EVERY_S, self._advisor.sample),
             PeriodicTask("evaluate placements", 5.0, evaluate),
             PeriodicTask("reap", 60.0, self._reap),
-            PeriodicTask("sweep expired objects", 5.0, lambda: self._sweep.run(self.data.model)),
+            PeriodicTask("sweep expired objects", 5.0, lambda: self.sweep.run(self.data.model)),
             PeriodicTask("clear dropped databases", 60.0, self.clearing.run),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
@@ -296,8 +313,8 @@ class Mediator:
         await self.transactions.close()
         await self.views.close()
         await self.changes.close()
-        if self._coordination is not None:
-            await self._coordination.close()
+        if self.coordination is not None:
+            await self.coordination.close()
         await self.membership.close()
         await self._presence.close()
         await asyncio.gather(self.registry.close(), self.catalogue.close(), self._exchange.close())
@@ -322,11 +339,12 @@ class Mediator:
             if isinstance(guarded.store, Reapable):
                 await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))
 
-    async def _read_clocks(self) -> None:
+    async def read_clocks(self) -> None:
+        """Read the clocks of all systems, and of the coordination Redis."""
         for guarded in tuple(self.systems):
             with suppress(StoreError):  # it is tried again; what was read last goes on meanwhile
                 await guarded.read_clock()
-        if self._coordination is not None:
+        if self.coordination is not None:
             with suppress(StoreError):
-                skew_s = await self._coordination.skew_s()
+                skew_s = await self.coordination.skew_s()
                 self._observe(ClockSkewMeasured("coordination", skew_s))

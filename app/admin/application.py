@@ -46,13 +46,7 @@ _ROUTERS: Final = {
 def create_admin_app(
     control: ControlPlane, metrics: CollectorRegistry, context: AdminContext | None = None
 ) -> FastAPI:
-    """Make the admin application.
-
-    Args:
-        control: The control plane.
-        metrics: What ``/metrics`` shows.
-        context: What the routes need beside it.
-    """
+    """Make the admin application."""
     context = context or AdminContext()
     app = FastAPI(
         title="Portolan admin",

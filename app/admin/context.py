@@ -27,12 +27,9 @@ class AdminContext:
     """What the admin application needs beside the control plane; routes of what is missing say so.
 
     Attributes:
-        views: What keeps views up.
-        probes: Carries out staleness probes.
         caches: What keeps caches coherent; None: there is no sketch.
         lifecycle: Whether the process has started, and whether it drains.
         refresh: Looks up the metrics that no event carries, before ``/metrics`` shows them.
-        tenancy: The tenants and their keys.
         security: Authenticates requests; None: nobody is authenticated.
         data: The data API, which pages ask inside the process; None: they show no data and no jobs.
         recent_events: The latest events; None: none are kept.

@@ -27,11 +27,7 @@ class Lifecycle:
         self.draining = False
 
     def readiness(self, stores: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the readiness of the process, and record that it has come up.
-
-        Args:
-            stores: The readiness of the stores, by the control plane.
-        """
+        """Return the readiness of the process, and record that it has come up."""
         self.came_up = self.came_up or bool(stores["ready"])
         ready = bool(stores["ready"]) and not self.draining
         return {**stores, "ready": ready, "draining": self.draining}

@@ -58,10 +58,7 @@ class _Lease:
     """A pending write that is kept; times are the monotonic clock's.
 
     Attributes:
-        partition: The class.
-        key: Its key.
         token: Of the write that began it; further ones use it, too.
-        route: The class's route then.
         begun_s: Before the sketch was asked.
         used_s: When a write began or ended under it.
         writes: How many are under way, or came to nothing that is known.
@@ -79,12 +76,7 @@ class _Lease:
 
 
 class CachedLeases:
-    """The write leases that this replica has cached.
-
-    Args:
-        sketch: The server's sketch.
-        clock: The time.
-    """
+    """The write leases that this replica has cached."""
 
     def __init__(self, sketch: ServerSketch, clock: Clock) -> None:
         self._sketch = sketch
@@ -124,15 +116,7 @@ class CachedLeases:
     def cache(
         self, partition: Partition, key: str, token: WriteToken, route: object, asked_s: float
     ) -> None:
-        """Keep the lease of a write that has begun, if that is worth it.
-
-        Args:
-            partition: The class.
-            key: What is written.
-            token: Of the write.
-            route: The class's route before the sketch was asked.
-            asked_s: When that was, by the monotonic clock.
-        """
+        """Keep the lease of a write that has begun since `asked_s`, if that is worth it."""
         now_s, known = self._clock.monotonic(), self._usable.setdefault(partition, {})
         if not self._started or len(self._leases) >= _MOST or key in known:
             return

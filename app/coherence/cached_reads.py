@@ -23,10 +23,9 @@ from mediator.model.guard import CacheKey
 from mediator.model.operations import Outcome
 from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute
+from sketch.protocol.bounds import granted_us
+from sketch.protocol.keys import LONGEST, canonical_query, key_of_query, tag_of
 from sketch.protocol.port import Grant, Partition, ServerSketch, SketchUnavailable
-from sketch.protocol.queries import LONGEST, canonical_query, key_of_query
-from sketch.protocol.tags import tag_of
-from sketch.protocol.times import granted_us
 from sketch.ttl import TtlEstimator
 from sketch.ttl.port import TtlGranted
 
@@ -42,10 +41,7 @@ class ReadGrant:
     """What the sketch granted an answer before it was read.
 
     Attributes:
-        partition: The class.
         keys: What the answer shows, by cache group.
-        visibility: Who may keep it.
-        grant: What the sketch granted.
         asked_s: When it was asked, by the monotonic clock.
         is_dated: Whether the sketch knows of no TTL of the answer, which has a date instead.
     """
@@ -72,14 +68,10 @@ class CachedReads:
     """Makes answers cacheable.
 
     Args:
-        sketch: The server's sketch.
         layouts: Has the sketch know what keys stand for.
         leases: Released before their keys are read.
-        estimator: Estimates the TTL of answers.
         answer_s: Within how many seconds an answer must leave after the sketch was asked: its part
             of the margin M.
-        clock: The time.
-        on_granted: Called with every TTL that is granted.
         sketch_time_us: Returns a time that the sketch's clock has shown by now, if it is known.
     """
 
@@ -120,15 +112,7 @@ class CachedReads:
 
         It must be granted before the systems are read: a write that begins in between sees that a
         copy may be in a cache. What is granted holds for an answer of the systems, not of the
-        view.
-
-        Args:
-            partition: The class.
-            route: Its route.
-            id_: The object.
-            groups: The cache groups of what is shown of it, in order.
-            preference: What is asked of the freshness.
-            conditional: Whether the client has a copy: then the sketch may know that it is current.
+        view. Where the request is `conditional`, the sketch may know that its copy is current.
         """
         if not _may_be_kept(route, preference):
             return None
@@ -163,14 +147,6 @@ class CachedReads:
 
         The sketch is not asked, and filters do not name what becomes outdated: who reads the answer
         looks at its date. It was true then or later, as the systems are read after this.
-
-        Args:
-            partition: The class.
-            route: Its route.
-            id_: The object.
-            groups: The cache groups of what is shown of it, in order.
-            preference: What is asked of the freshness.
-            max_age_s: For how long caches may keep it.
         """
         date_us, now_s = self._sketch_time_us(), self._clock.now()
         if date_us is None or route.schema.cache.visibility != "public":
@@ -216,15 +192,7 @@ class CachedReads:
         filter_: Filter | None,
         preference: ReadPreference,
     ) -> ReadGrant | None:
-        """Grant a query's answer a TTL, which registers it; None: it must not be kept.
-
-        Args:
-            partition: The class.
-            route: Its route.
-            query: The parameters as the address has them.
-            filter_: The filter that they come to.
-            preference: What is asked of the freshness.
-        """
+        """Grant a query's answer a TTL, which registers it; None: it must not be kept."""
         if not _may_be_kept(route, preference):
             return None
         canonical = canonical_query(parse_pairs(query))

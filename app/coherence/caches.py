@@ -33,15 +33,16 @@ from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import (
+    Inspectable,
     Partition,
+    PartitionState,
     PurgeQueue,
     ServerSketch,
     SketchLimits,
     SketchUnavailable,
 )
-from sketch.protocol.states import Inspectable, PartitionState
 from sketch.purging import Purging
-from sketch.purging.events import PurgeEvents
+from sketch.purging.port import PurgeEvents
 from sketch.redis.server import RedisSketch
 from sketch.ttl import TtlEstimator
 from sketch.ttl.port import TtlGranted
@@ -68,7 +69,6 @@ class CacheEvents(NamedTuple):
 
     Attributes:
         purging: Called with what becomes of purges.
-        granted: Called with every TTL that is granted.
         results: Called with results of queries that may have changed.
         measured: Called now and then with the states of the partitions; None: they are not looked
             at.
@@ -88,13 +88,8 @@ class Caches:
     """The sketch, and what works with it.
 
     Args:
-        settings: Bounds.
-        sketch: The server's sketch.
-        estimator: Estimates the TTL of answers.
-        events: What is called with events.
         exchange: How replicas exchange what their estimators have seen; None: not at all.
         clock: The replica's clock; what is promised goes by the sketch's.
-        connect: Makes what sends purges.
 
     Raises:
         ValueError: A cache that is to be purged has an address or a token that cannot be.

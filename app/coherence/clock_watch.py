@@ -34,7 +34,6 @@ class ClockWatch:
     """Compares the sketch's clock with this process's monotonic clock.
 
     Args:
-        sketch: The sketch.
         invalidate: Invalidates a class (database, class); raises `Unavailable`.
         partitions: Returns all partitions.
         clock: Its monotonic time is used.

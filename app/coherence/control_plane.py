@@ -35,9 +35,6 @@ class CoherentControlPlane:
     that has changed adopts its layout.
 
     Args:
-        control: The control plane.
-        sketch: The server's sketch.
-        guard: Invalidates copies and results.
         first_proposal: Decides which replica creates a class in the sketch.
     """
 

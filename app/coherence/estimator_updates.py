@@ -60,15 +60,7 @@ def make_estimator(settings: CacheSettings) -> TtlEstimator:
 
 
 class EstimatorUpdates:
-    """Keeps an estimator informed.
-
-    Args:
-        estimator: The estimator.
-        sketch: The server's sketch.
-        exchange: How replicas exchange what they have seen.
-        model: Returns the routing model in force.
-        clock: The time.
-    """
+    """Keeps an estimator informed."""
 
     def __init__(
         self,

@@ -33,25 +33,14 @@ class _Entry:
 
 
 class GrantCache:
-    """The latest grant for each key, of a limited number.
-
-    Args:
-        most: How many grants are kept.
-    """
+    """The latest grant for each key, of a limited number."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._entries: dict[GrantKey, _Entry] = {}
 
     def put(self, key: GrantKey, route: ClassRoute, grant: Grant, asked_s: float) -> None:
-        """Keep a grant.
-
-        Args:
-            key: What is shown.
-            route: The class's route, for what its cache groups are.
-            grant: The grant.
-            asked_s: A moment before the sketch was asked, by the monotonic clock.
-        """
+        """Keep a grant that was requested at `asked_s` or later, by the monotonic clock."""
         self._entries.pop(key, None)
         if grant.ttl_us > 0:
             self._entries[key] = _Entry(route, asked_s, grant)
@@ -59,14 +48,7 @@ class GrantCache:
                 del self._entries[next(iter(self._entries))]
 
     def reuse(self, key: GrantKey, route: ClassRoute, ttl_us: int, now_s: float) -> Grant | None:
-        """Return what is left of a grant, if it is enough.
-
-        Args:
-            key: What is shown.
-            route: The class's route by now: of another layout nothing is left.
-            ttl_us: The TTL that the sketch would be asked for (microseconds).
-            now_s: The time, by the monotonic clock.
-        """
+        """Return what is left of a grant, if it is enough and of the same layout."""
         entry = self._entries.get(key)
         if entry is None or entry.route is not route:
             return None

@@ -68,13 +68,7 @@ def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> Adoption:
 
 
 class Layouts:
-    """Has the sketch know the layouts of classes.
-
-    Args:
-        sketch: The server's sketch.
-        model: Returns the routing model in force.
-        queries: The registered queries.
-    """
+    """Has the sketch know the layouts of classes."""
 
     def __init__(
         self, sketch: ServerSketch, model: Callable[[], RoutingModel], queries: QueryRegistry

@@ -42,14 +42,7 @@ def partitions_in(model: RoutingModel) -> list[Partition]:
 
 
 class Recovery:
-    """Recovers orphaned writes, whichever replica they were of.
-
-    Args:
-        sketch: The server's sketch.
-        guard: Takes results of queries for changed.
-        resolver: Finds out what writes came to.
-        model: Returns the routing model in force.
-    """
+    """Recovers orphaned writes, whichever replica they were of."""
 
     def __init__(
         self,

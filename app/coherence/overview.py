@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sketch.filter.bloom import BloomFilter
-from sketch.filter.shape import FilterShape
-from sketch.filter.sizing import false_positive_rate
-from sketch.protocol.port import Snapshot
-from sketch.protocol.states import PartitionState
+from sketch.filter.shape import FilterShape, false_positive_rate
+from sketch.protocol.port import PartitionState, Snapshot
 
 __all__ = ["MOST_PARTITIONS", "describe", "measured_false_positives"]
 
@@ -22,14 +20,7 @@ _SAMPLES: Final = 10_000
 def describe(
     state: PartitionState, shape: FilterShape, snapshot: Snapshot, lease_s: float
 ) -> dict[str, Any]:
-    """Describe a partition; durations are in seconds.
-
-    Args:
-        state: Its state.
-        shape: Of its filter.
-        snapshot: Its filter as clients get it.
-        lease_s: For how long a write is pending before it is taken for orphaned.
-    """
+    """Describe a partition; durations are in seconds."""
     return {
         "database": state.partition.database,
         "class": state.partition.class_name,

@@ -10,7 +10,7 @@ import httpx
 
 from app.settings.main import PurgeTarget
 from sketch.purging import Purger, TagApi, TagPurger, UrlPurger, cloudflare, fastly, varnish
-from sketch.purging.events import PurgeEvent, PurgeQueueUnanswered, PurgerChanged, PurgesFailed
+from sketch.purging.port import PurgeEvent, PurgeQueueUnanswered, PurgerChanged, PurgesFailed
 
 __all__ = ["Connect", "log_purging", "make_purgers"]
 

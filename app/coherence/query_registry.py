@@ -24,8 +24,8 @@ from mediator.query.parameters import parse_parameters
 from mediator.query.parser import MOST_LIMIT
 from mediator.routing.model import RoutingModel
 from mediator.schema.tree import ClassSchema
+from sketch.protocol.keys import query_of_key
 from sketch.protocol.port import Partition, QueryRegistrations, ServerSketch
-from sketch.protocol.queries import query_of_key
 
 __all__ = ["AffectedQueries", "OnResultsChanged", "QueryRegistry", "ResultsChanged"]
 
@@ -44,8 +44,6 @@ class ResultsChanged:
     """A write may have changed results of queries.
 
     Attributes:
-        partition: The class.
-        changed: How many results.
         registered: How many queries of the class this replica knows.
     """
 
@@ -81,12 +79,7 @@ class _Known:
 
 
 class QueryRegistry:
-    """The registered queries of all classes, as this replica knows them.
-
-    Args:
-        sketch: The server's sketch.
-        model: Returns the routing model in force.
-    """
+    """The registered queries of all classes, as this replica knows them."""
 
     def __init__(self, sketch: ServerSketch, model: Callable[[], RoutingModel]) -> None:
         self._sketch = sketch
@@ -114,11 +107,8 @@ class QueryRegistry:
     ) -> AffectedQueries:
         """Find the results that a write may have changed.
 
-        Args:
-            partition: The class.
-            effects: Returns what the write did to it, or None if that may be anything; only called
-                if there are queries.
-            budget: What may be spent on all attempts of one write.
+        `effects` returns what it did, or None if that may be anything; it is only called if there
+        are queries. The `budget` is for all attempts of one write.
         """
         known = self._of(partition)
         if not known.index.depends_on(None):

@@ -29,15 +29,7 @@ class UncoveredQueries:
     def admit(
         self, partition: Partition, key: str, filter_: Filter | None, now_s: float, ttl_s: float
     ) -> bool:
-        """Whether the result of a query may be kept.
-
-        Args:
-            partition: The class.
-            key: The key of the result.
-            filter_: The filter of the query.
-            now_s: The time, by the monotonic clock.
-            ttl_s: For how long it would be kept.
-        """
+        """Whether the result of a query may be kept."""
         if access_predicates_of(filter_) is not None:
             return True
         known = self._until_s.setdefault(partition, {})

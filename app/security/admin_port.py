@@ -41,10 +41,6 @@ class AdminAuthoriser:
     """Passes on the requests that are permitted, and refuses the others.
 
     Args:
-        app: The application of the admin port.
-        authenticator: Finds out who asks.
-        access_cache: Tells who owns what.
-        limiter: Bounds what a tenant asks for.
         metrics_open: Whether `/metrics` needs no key.
     """
 

@@ -26,9 +26,7 @@ class Authenticator:
     """Finds out who sends a request.
 
     Args:
-        access_cache: The keys and tenants that there are.
         tokens: Verifies tokens; None: there are only keys.
-        clock: The time.
     """
 
     def __init__(self, access_cache: AccessCache, tokens: Tokens | None, clock: Clock) -> None:

@@ -16,14 +16,7 @@ __all__ = ["RequestAuthoriser"]
 
 
 class RequestAuthoriser:
-    """Authenticates the requests of the data API, and says what each may do.
-
-    Args:
-        authenticator: Finds out who asks.
-        access_cache: Tells who owns what.
-        limiter: Bounds what a tenant asks for.
-        model: Returns the routing model in force.
-    """
+    """Authenticates the requests of the data API, and says what each may do."""
 
     def __init__(
         self,
@@ -39,9 +32,6 @@ class RequestAuthoriser:
 
     async def authorise(self, authorization: str | None) -> Access:
         """Let a request in; `release` is to follow.
-
-        Args:
-            authorization: Its Authorization field.
 
         Raises:
             Unauthenticated: Its credentials are no good.
@@ -61,13 +51,7 @@ class RequestAuthoriser:
         self._limiter.leave(access.meter)
 
     async def is_valid(self, access: Access, authorization: str | None, started_s: float) -> bool:
-        """Whether an answer that is still being sent may go on: by its credentials, and its time.
-
-        Args:
-            access: What the request may do.
-            authorization: Its Authorization field.
-            started_s: When it came, by `time.perf_counter`.
-        """
+        """Whether an answer that began at `started_s` (`perf_counter`) may still be sent."""
         if access.meter.is_over(perf_counter() - started_s):
             return False
         try:

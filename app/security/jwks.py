@@ -40,7 +40,6 @@ class KeySet:
 
     Args:
         location: A file, or an ``https`` address.
-        clock: The time.
     """
 
     def __init__(self, location: str, clock: Clock) -> None:

@@ -25,14 +25,7 @@ UNKNOWN: Final = "(unknown)"
 
 
 class TenantLimiter:
-    """Lets requests in, or tells when to come again.
-
-    Args:
-        limits: Returns the limits of a tenant.
-        storage: Knows how many objects tenants keep.
-        clock: The time.
-        observe: Told of what is refused.
-    """
+    """Lets requests in, or tells when to come again."""
 
     def __init__(
         self,

@@ -30,15 +30,7 @@ _LOOK_S: Final = 5.0
 
 
 class Security:
-    """Authenticates requests, and knows who owns what.
-
-    Args:
-        settings: What is trusted.
-        access_cache: The keys and tenants that there are.
-        clock: The time.
-        count: Counts the objects of a database.
-        observe: Told of what is refused.
-    """
+    """Authenticates requests, and knows who owns what."""
 
     def __init__(
         self,

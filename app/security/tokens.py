@@ -33,13 +33,7 @@ _UNREADABLE: Final = (jwt.PyJWTError, ValueError, TypeError, OverflowError, Recu
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say.
-
-    Attributes:
-        issuer: Who issued it.
-        audience: Whom it is for.
-        leeway_s: By how much clocks may differ, in seconds.
-    """
+    """What a token must say."""
 
     issuer: str
     audience: str
@@ -47,13 +41,7 @@ class TokenRules:
 
 
 class Tokens:
-    """Verifies tokens; what was found good is remembered until it ends, or the keys change.
-
-    Args:
-        keys: The issuer's keys.
-        rules: What a token must say.
-        clock: The time.
-    """
+    """Verifies tokens; what was found good is remembered until it ends, or the keys change."""
 
     def __init__(self, keys: KeySet, rules: TokenRules, clock: Clock) -> None:
         self._keys = keys

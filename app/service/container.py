@@ -168,7 +168,7 @@ def _coherent(options: MediatorOptions, caches: Caches | None) -> MediatorOption
 
 def _keep_coherent(caches: Caches | None, mediator: Mediator, telemetry: Telemetry) -> None:
     if caches is not None:
-        telemetry.metrics.caches.count_regrets(lambda: caches.estimator.regrets)
+        telemetry.metrics.caches.regrets = lambda: caches.estimator.regrets
         caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
 
 
@@ -224,11 +224,14 @@ def _connect_metrics(
     """Connect the gauges that no event carries."""
     metrics = telemetry.metrics
     subscriptions = mediator.changes.subscriptions
-    metrics.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
-    metrics.requests.count_active(lambda: data.active)
+    metrics.subscribers.set_function(lambda: subscriptions.count if subscriptions else 0)
+    metrics.connect(metrics.active, lambda: data.active)
+    metrics.connect(metrics.view_ages, mediator.views.ages)
     if security is not None:
-        metrics.tenants.count_objects(lambda: security.stored.known)
-    metrics.views.measure_ages(mediator.views.ages)
+        stored = security.stored
+        metrics.connect(
+            metrics.tenant_objects, lambda: {(name,): count for name, count in stored.known.items()}
+        )
 
 
 async def _secure(

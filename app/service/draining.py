@@ -50,8 +50,6 @@ class Signals:
     """The signals that end a process.
 
     Attributes:
-        ended: Set by the first.
-        hurried: Set by the second.
         drain: Whether the first one leaves time to drain.
     """
 

@@ -33,10 +33,6 @@ async def closing(
 ) -> AsyncIterator[None]:
     """Run the block, and then close what it used, within a bound.
 
-    Args:
-        close: Closes it.
-        within_s: The bound, in seconds.
-
     Raises:
         NotClosed: The bound has passed; what is late is left behind.
     """

@@ -29,8 +29,8 @@ from mediator.base.child_processes import ended, keep
 from mediator.base.errors import MediatorError
 from mediator.base.observation import (
     ChangesRelayed,
-    FeedFellBack,
     FeedGapFound,
+    FeedRollbackFound,
     Observation,
     Observer,
 )
@@ -48,17 +48,12 @@ _YIELDING: Final = 5
 
 _STOP_WITHIN_S: Final = 5.0
 _FORWARDED: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (ChangesRelayed, FeedFellBack, FeedGapFound)
+    kind.__name__: kind for kind in (ChangesRelayed, FeedRollbackFound, FeedGapFound)
 }
 
 
 class RelayProcess:
-    """Keeps the process alive.
-
-    Args:
-        settings: Of the service.
-        observe: Gets what the process observes.
-    """
+    """Keeps the process alive."""
 
     def __init__(self, settings: MediatorSettings, observe: Observer) -> None:
         self._options = orjson.dumps(_settings_of(settings)) + b"\n"

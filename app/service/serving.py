@@ -56,8 +56,6 @@ class Serving:
     """A service that answers.
 
     Attributes:
-        addresses: Where it listens.
-        container: What serves.
         missing: Embedded stores that this machine cannot run, with the reasons.
         ended: Set by SIGTERM or SIGINT.
     """

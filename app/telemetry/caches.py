@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
 from app.coherence.query_registry import ResultsChanged
-from app.telemetry.metric_group import OF_CLASS, Handler, counter, gauge
+from app.telemetry.metric_group import OF_CLASS, Handlers, counter, gauge, histogram
 from sketch.protocol.port import Partition
 from sketch.ttl import Regret
 from sketch.ttl.port import TtlGranted
@@ -21,15 +21,18 @@ _FATES: Final = ("invalidations", "revalidations_paid", "stale_avoided")
 
 
 class CacheMetrics:
-    """TTLs that were granted, the fate of copies, and results of queries."""
+    """TTLs that were granted, the fate of copies, and results of queries.
+
+    `regrets` returns what became of copies; the composition root sets it.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._ttls = Histogram(
+        self._ttls = histogram(
+            registry,
             "portolan_cache_ttl_seconds",
             "TTLs that answers were granted.",
-            OF_CLASS,
-            buckets=_TTLS_S,
-            registry=registry,
+            _TTLS_S,
+            *OF_CLASS,
         )
         self._ttl_timers: dict[Partition, Histogram] = {}
         self._fates = counter(
@@ -53,21 +56,16 @@ class CacheMetrics:
             "Queries whose results may be cached, as this replica knew them at the last change.",
             *OF_CLASS,
         )
-        self._regrets: Callable[[], Mapping[Partition, Regret]] = dict
+        self.regrets: Callable[[], Mapping[Partition, Regret]] = dict
         self._regretted: dict[Partition, Regret] = {}
-
-    @property
-    def handlers(self) -> Mapping[type[Any], Handler]:
-        """See `MetricGroup`."""
-        return {TtlGranted: self._granted, ResultsChanged: self._results_changed}
-
-    def count_regrets(self, regrets: Callable[[], Mapping[Partition, Regret]]) -> None:
-        """Ask `regrets` what became of copies, at every refresh."""
-        self._regrets = regrets
+        self.handlers: Handlers = {
+            TtlGranted: self._granted,
+            ResultsChanged: self._results_changed,
+        }
 
     def refresh(self) -> None:
         """Count what became of copies since the last refresh."""
-        regrets = self._regrets()
+        regrets = self.regrets()
         for partition, regret in regrets.items():
             self._count(partition, regret)
         # An estimator that has forgotten a class counts it from nought again.

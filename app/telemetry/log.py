@@ -17,9 +17,9 @@ from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
     ClockSkewMeasured,
-    FeedFellBack,
     FeedGapFound,
     FeedLagMeasured,
+    FeedRollbackFound,
     Observation,
     RequestFinished,
     StoreCallFinished,
@@ -55,7 +55,7 @@ def log_observation(event: Observation) -> None:
     if event.__class__ in _UNLOGGED:
         return
     match event:
-        case CircuitChanged(open=True) | ViolationDetected() | FeedFellBack():
+        case CircuitChanged(open=True) | ViolationDetected() | FeedRollbackFound():
             _log.warning("%s", event)
         case FeedGapFound():
             _log.error("%s", event)

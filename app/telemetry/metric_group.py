@@ -1,26 +1,18 @@
-"""Groups of metrics, and how their counters and gauges are made."""
+"""How groups of metrics are made: counters, gauges, and the handlers of the events they count."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-__all__ = ["OF_CLASS", "Handler", "MetricGroup", "counter", "gauge"]
+__all__ = ["OF_CLASS", "Handlers", "counter", "gauge", "histogram", "show"]
 
-Handler: TypeAlias = Callable[[Any], None]
-"""Counts one event."""
+Handlers: TypeAlias = Mapping[type[Any], Callable[[Any], None]]
+"""What counts an event, by the class of the event."""
 
 OF_CLASS: Final = ("database", "class")
-
-
-class MetricGroup(Protocol):
-    """Metrics that are counted from the same events."""
-
-    @property
-    def handlers(self) -> Mapping[type[Any], Handler]:
-        """The handlers of events, by the class of the event."""
 
 
 def counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Counter:
@@ -31,3 +23,17 @@ def counter(registry: CollectorRegistry, name: str, about: str, *labels: str) ->
 def gauge(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Gauge:
     """Make a gauge."""
     return Gauge(name, about, labels, registry=registry)
+
+
+def histogram(
+    registry: CollectorRegistry, name: str, about: str, buckets: tuple[float, ...], *labels: str
+) -> Histogram:
+    """Make a histogram."""
+    return Histogram(name, about, labels, buckets=buckets, registry=registry)
+
+
+def show(shown: Gauge, values: Mapping[Any, float]) -> None:
+    """Set a gauge to values by tuples of labels; what has none is shown no more."""
+    shown.clear()
+    for labels, value in values.items():
+        shown.labels(*labels).set(value)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from app.telemetry.caches import CacheMetrics
-from app.telemetry.feed import FeedMetrics
-from app.telemetry.jobs import JobMetrics
-from app.telemetry.metric_group import Handler, MetricGroup
-from app.telemetry.placements import PlacementMetrics, ViewMetrics
-from app.telemetry.purging import PurgeMetrics, SketchMetrics
-from app.telemetry.requests import RequestMetrics
-from app.telemetry.stores import StoreMetrics
-from app.telemetry.tenants import TenantMetrics
+from app.telemetry.events import (
+    feed_handlers,
+    placement_handlers,
+    purge_handlers,
+    request_handlers,
+    tenant_handlers,
+    view_handlers,
+)
+from app.telemetry.metric_group import OF_CLASS, gauge, show
+from app.telemetry.stores import store_handlers
 from mediator.base.observation import RequestFinished, StoreCallFinished, ViewReadFinished
+from sketch.protocol.port import PartitionState
 from sketch.ttl.port import TtlGranted
 
 __all__ = ["Metrics"]
@@ -33,39 +36,62 @@ class Metrics(Collector):
     """The metrics of every group; `observe` is on the path of every request.
 
     Frequent events only wait there, and are counted many at a time, at the latest when the registry
-    is read: the code that counts is warm then, and takes a fraction of the time.
-
-    Attributes:
-        registry: What is scraped.
-        requests: Metrics of requests, whose gauges the composition root connects.
-        caches: Metrics of caches, likewise.
-        sketch: Metrics of the sketch, likewise.
-        views: Metrics of views, likewise.
-        jobs: Metrics of jobs, likewise.
-        tenants: Metrics of tenants, likewise.
+    is read: the code that counts is warm then, and takes a fraction of the time. The composition
+    root connects the gauges that no event carries.
     """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.registry.register(self)  # before the others: they are collected in this order
-        self.requests = RequestMetrics(self.registry)
-        self.caches = CacheMetrics(self.registry)
-        self.sketch = SketchMetrics(self.registry)
-        self.views = ViewMetrics(self.registry)
-        self.jobs = JobMetrics(self.registry)
-        self.tenants = TenantMetrics(self.registry)
-        groups: tuple[MetricGroup, ...] = (
-            self.requests,
-            StoreMetrics(self.registry),
-            PlacementMetrics(self.registry),
-            self.views,
-            FeedMetrics(self.registry),
-            PurgeMetrics(self.registry),
-            self.caches,
-            self.tenants,
+        registry = self.registry = CollectorRegistry()
+        registry.register(self)  # before the others: they are collected in this order
+        requests = request_handlers(registry)
+        self.active = gauge(
+            registry,
+            "http_server_active_requests",
+            "Requests under way.",
+            "http_request_method",
+            "url_scheme",
         )
-        self._handlers: dict[type[Any], Handler] = {
-            kind: handle for group in groups for kind, handle in group.handlers.items()
+        self.subscribers = gauge(
+            registry, "portolan_feed_subscribers", "Clients that follow a feed."
+        )
+        self.caches = CacheMetrics(registry)
+        self._sketch = {
+            "keys": gauge(registry, "portolan_sketch_keys", "Keys in the filter.", *OF_CLASS),
+            "bits_set": gauge(
+                registry, "portolan_sketch_bits_set", "Bits of the filter that are set.", *OF_CLASS
+            ),
+            "pending": gauge(
+                registry, "portolan_sketch_pending_writes", "Writes that are pending.", *OF_CLASS
+            ),
+            "purges_due": gauge(
+                registry, "portolan_sketch_purges_due", "Purges that nobody sends yet.", *OF_CLASS
+            ),
+        }
+        views = view_handlers(registry)
+        self.view_ages = gauge(
+            registry,
+            "portolan_view_staleness_seconds",
+            "How old the copies of a class in its view may be.",
+            *OF_CLASS,
+        )
+        self.runs = gauge(
+            registry, "portolan_runs", "Runs that the catalogue keeps.", "database", "state"
+        )
+        self.workers = gauge(registry, "portolan_workers", "Workers that carry out runs.")
+        tenants = tenant_handlers(registry)
+        self.tenant_objects = gauge(
+            registry, "portolan_tenant_objects", "Objects that a tenant keeps.", "tenant"
+        )
+        self._sources: list[tuple[Gauge, Callable[[], Mapping[Any, float]]]] = []
+        self._handlers = {
+            **requests,
+            **store_handlers(registry),
+            **placement_handlers(registry),
+            **views,
+            **feed_handlers(registry),
+            **purge_handlers(registry),
+            **self.caches.handlers,
+            **tenants,
         }
         self._waiting: list[Any] = []
 
@@ -79,13 +105,21 @@ class Metrics(Collector):
         elif (handle := self._handlers.get(kind)) is not None:
             handle(event)
 
+    def connect(self, shown: Gauge, source: Callable[[], Mapping[Any, float]]) -> None:
+        """Have a gauge show what a source returns, by labels, whenever the registry is read."""
+        self._sources.append((shown, source))
+
+    def measure_sketch(self, states: Sequence[PartitionState]) -> None:
+        """Show how the partitions of the sketch are."""
+        for name, shown in self._sketch.items():
+            show(shown, {state.partition: getattr(state, name) for state in states})
+
     def collect(self) -> Iterable[Metric]:
         """Count what waits, for the metrics that are collected next; it has none of its own."""
         self._count_waiting()
-        self.requests.refresh()
         self.caches.refresh()
-        self.views.refresh()
-        self.tenants.refresh()
+        for shown, source in self._sources:
+            show(shown, source())
         return ()
 
     def _count_waiting(self) -> None:

@@ -34,7 +34,6 @@ class OtlpExport:
     and of metrics only the newest state is exported.
 
     Args:
-        settings: Where, and how often.
         registry: The metrics; read on the event loop, where they are counted.
 
     Attributes:

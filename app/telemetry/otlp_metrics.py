@@ -60,12 +60,6 @@ def metrics_data(
 
     Metrics of the semantic conventions go by their own names; all others keep the names under
     which they are scraped, without what the text format adds to them.
-
-    Args:
-        families: What a registry collects.
-        resource: Whose metrics they are.
-        started_ns: Since when was counted, since the epoch.
-        now_ns: Now.
     """
     point = _Points(started_ns, now_ns)
     metrics = [_metric(family, point) for family in families if family.samples]

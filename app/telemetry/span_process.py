@@ -51,12 +51,7 @@ _NICE: Final = 10
 
 
 class SpanProcess:
-    """Hands spans to the process, which starts with the first of them.
-
-    Args:
-        settings: Where spans are sent.
-        resource: Whose spans they are.
-    """
+    """Hands spans to the process, which starts with the first of them."""
 
     def __init__(self, settings: TelemetrySettings, resource: Resource) -> None:
         options = {

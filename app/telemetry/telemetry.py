@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 import httpx
 
 from app.coherence.caches import CacheEvents
 from app.coherence.purges import log_purging
 from app.settings.telemetry import TelemetrySettings
-from app.telemetry.jobs import JobCounts, JobRefresher
+from app.telemetry.jobs import JobRefresher
 from app.telemetry.log import LOGGED, log_observation
 from app.telemetry.metrics import Metrics
 from app.telemetry.otlp import OtlpExport
-from app.telemetry.outgoing import TracedTransport
+from app.telemetry.traces import TracedTransport
 from mediator.base.clock import SystemClock
 from mediator.base.observation import FilteredObserver, Observer
 from mediator.service import Mediator
-from sketch.purging.events import PurgeEvent
+from sketch.purging.port import PurgeEvent
 
 __all__ = ["Telemetry"]
+
+_WORKER_SEEN_WITHIN_S: Final = 60.0
 
 
 class Telemetry:
     """The log, the metrics, and the export of metrics and traces.
 
     Attributes:
-        metrics: The metrics.
         traces: Makes traces; None: nothing is exported.
-        observers: Of everything that happens.
     """
 
     def __init__(self, settings: TelemetrySettings) -> None:
@@ -60,7 +61,7 @@ class Telemetry:
             self._observe_purging,
             metrics.observe,
             metrics.observe,
-            metrics.sketch.measure,
+            metrics.measure_sketch,
         )
 
     def connect(self) -> httpx.AsyncBaseTransport | None:
@@ -70,15 +71,12 @@ class Telemetry:
     def job_refresher(self, mediator: Mediator) -> JobRefresher:
         """Return what refreshes the metrics of jobs at a scrape."""
 
-        async def ask() -> JobCounts:
+        async def count() -> tuple[Mapping[tuple[str, str], int], int]:
             workers = await mediator.workers.seen(_WORKER_SEEN_WITHIN_S)
-            return JobCounts(await mediator.runs.count(), workers.working)
+            return await mediator.runs.count(), workers.working
 
-        return JobRefresher(self.metrics.jobs, ask, SystemClock())
+        return JobRefresher(self.metrics, count, SystemClock())
 
     def _observe_purging(self, event: PurgeEvent) -> None:
         self.metrics.observe(event)
         log_purging(event)
-
-
-_WORKER_SEEN_WITHIN_S = 60.0

@@ -13,6 +13,7 @@ from random import random
 from time import time_ns
 from typing import Any, Final, TypeAlias
 
+import httpx
 from opentelemetry.context import Context, attach, create_key, detach, get_value, set_value
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -31,7 +32,8 @@ from app.telemetry.spans import MakeSpans, SpanRecord, record_span
 from app.telemetry.stores import UNKNOWN_KIND, error_type
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
-__all__ = ["MOST_CALLS", "W3C", "Application", "Traces", "traced"]
+__all__ = ["MOST_CALLS", "W3C", "Application", "TracedTransport", "Traces", "traced"]
+
 
 W3C: Final = TraceContextTextMapPropagator()
 
@@ -240,3 +242,41 @@ def traced(app: Application, traces: Traces | None) -> Application:
         return app(scope, receive, send)
 
     return answer
+
+
+class TracedTransport(httpx.AsyncBaseTransport):
+    """Sends requests, and makes a span of each.
+
+    The span has no URL: it would show the ids of objects.
+
+    Args:
+        inner: What sends; a transport of its own unless given.
+    """
+
+    def __init__(self, traces: Traces, inner: httpx.AsyncBaseTransport | None = None) -> None:
+        self._traces = traces
+        self._inner = inner or httpx.AsyncHTTPTransport(trust_env=False)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """See `httpx.AsyncBaseTransport`."""
+        attributes: dict[str, str | int] = {
+            "http.request.method": request.method,
+            "server.address": request.url.host,
+        }
+        if request.url.port is not None:
+            attributes["server.port"] = request.url.port
+        with self._traces.outgoing(request.method, attributes):
+            W3C.inject(request.headers)
+            try:
+                response = await self._inner.handle_async_request(request)
+            except httpx.TransportError as error:
+                attributes["error.type"] = type(error).__name__
+                raise
+            attributes["http.response.status_code"] = response.status_code
+            if response.is_error:
+                attributes["error.type"] = str(response.status_code)
+            return response
+
+    async def aclose(self) -> None:
+        """Release every connection."""
+        await self._inner.aclose()

@@ -13,9 +13,9 @@ __all__ = [
     "ChangesRelayed",
     "CircuitChanged",
     "ClockSkewMeasured",
-    "FeedFellBack",
     "FeedGapFound",
     "FeedLagMeasured",
+    "FeedRollbackFound",
     "FilteredObserver",
     "Observation",
     "Observer",
@@ -127,7 +127,7 @@ class ChangesRelayed:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedFellBack:
+class FeedRollbackFound:
     """The feed lost its changes of a system; they are relayed again from its logs."""
 
     system: str
@@ -207,7 +207,7 @@ Observation: TypeAlias = (
     | ViolationDetected
     | RedoRecovered
     | ChangesRelayed
-    | FeedFellBack
+    | FeedRollbackFound
     | FeedGapFound
     | FeedLagMeasured
     | ViewReadFinished

@@ -24,7 +24,7 @@ __all__ = [
     "PARTITIONS",
     "Event",
     "Feed",
-    "FeedWentBack",
+    "FeedRolledBack",
     "LeaseLost",
     "LogBatch",
     "PositionGone",
@@ -46,7 +46,7 @@ def partition_of(class_name: str, object_id: str) -> int:
 BEGINNING: Final = "0-0"
 
 
-class FeedWentBack(Exception):
+class FeedRolledBack(Exception):
     """The feed has lost changes: its server has an older state of its data."""
 
 
@@ -141,7 +141,7 @@ class Feed(Protocol):
 
         Raises:
             LeaseLost: The lease is not held, and nothing was done.
-            FeedWentBack: A cursor is before its `LogBatch.after`, and nothing was done.
+            FeedRolledBack: A cursor is before its `LogBatch.after`, and nothing was done.
         """
 
     async def append_newer(
@@ -154,7 +154,7 @@ class Feed(Protocol):
             progress: Of the replica that appends them; updated.
 
         Raises:
-            FeedWentBack: The feed lacks earlier changes of the replica; nothing was done for the
+            FeedRolledBack: The feed lacks earlier changes of the replica; nothing was done for the
                 database that `progress` then lacks.
         """
 
@@ -170,7 +170,7 @@ class Feed(Protocol):
         """Publish that the feed has every change that a replica made itself before `until_tick`.
 
         Raises:
-            FeedWentBack: The feed lacks earlier changes of the replica.
+            FeedRolledBack: The feed lacks earlier changes of the replica.
         """
 
     async def leave(self, database: str, progress: WriterProgress) -> None:

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from mediator.base.cancellation import end
-from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Lease, Leasing
 from mediator.base.observation import (
     ChangesRelayed,
-    FeedFellBack,
     FeedGapFound,
+    FeedRollbackFound,
     Observation,
-    Observer,
     StoreCallFinished,
 )
-from mediator.changes.feed import Feed, FeedWentBack, LeaseLost
-from mediator.changes.relay import LogRelay, RelayResult
-from mediator.changes.routes import SystemRoutes
+from mediator.changes.feed import Feed, FeedRolledBack, LeaseLost
+from mediator.changes.log_relay import LogRelay, RelayResult
+from mediator.changes.routes import RelayContext
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import ChangeLog, StoreError
-from mediator.stores.systems import Systems
 
-__all__ = ["IdleBackoff", "LogRelays"]
+__all__ = ["LogRelays"]
 
 MIN_WAIT_S: Final = 0.05
 """A relay of many changes costs as much as one of few, so changes are gathered for this long."""
@@ -51,11 +46,7 @@ class IdleBackoff:
         self._woken.set()
 
     async def wait(self, *, found: bool) -> None:
-        """Wait before the next read.
-
-        Args:
-            found: Whether the last one found anything.
-        """
+        """Wait before the next read; `found` is whether the last one found anything."""
         self._wait_s = MIN_WAIT_S if found else min(self._wait_s * 2, MAX_WAIT_S)
         await asyncio.sleep(MIN_WAIT_S)
         if self._wait_s > MIN_WAIT_S:
@@ -73,55 +64,27 @@ TRIM_S: Final = 10.0
 PAUSE_S: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class _RunningRelay:
-    store: object
-    backoff: IdleBackoff
-    task: asyncio.Task[None]
-
-
 class LogRelays:
-    """Runs a relay for each system that has logs.
+    """Runs a relay for each system that has logs."""
 
-    Args:
-        systems: The opened systems.
-        feed: The feeds.
-        leases: Leases.
-        replica: Name of this replica.
-        routes: Returns the routes of a system.
-        observe: Called with each event.
-        clock: The time.
-    """
-
-    def __init__(
-        self,
-        systems: Systems,
-        feed: Feed,
-        leases: Leasing,
-        replica: str,
-        routes: Callable[[str], SystemRoutes],
-        observe: Observer,
-        clock: Clock,
-    ) -> None:
-        self._systems = systems
+    def __init__(self, context: RelayContext, feed: Feed, leases: Leasing) -> None:
+        self._context = context
         self._feed = feed
         self._leases = leases
-        self._replica = replica
-        self._routes = routes
-        self._observe = observe
-        self._clock = clock
-        self._running: dict[str, _RunningRelay] = {}
+        self._running: dict[str, _RelayWorker] = {}
 
     async def reconcile(self) -> None:
         """Start relays of new systems; cancel those of systems that are gone or were reopened."""
         for name, running in tuple(self._running.items()):
-            guarded = self._systems.find(name)
+            guarded = self._context.systems.find(name)
             if guarded is None or guarded.store is not running.store or running.task.done():
                 del self._running[name]
                 await end([running.task])
-        for guarded in tuple(self._systems):
-            if guarded.name not in self._running and isinstance(guarded.store, ChangeLog):
-                self._start(guarded, guarded.store)
+        for guarded in tuple(self._context.systems):
+            store = guarded.store
+            if guarded.name not in self._running and isinstance(store, ChangeLog):
+                worker = _RelayWorker(self._context, self._feed, self._leases, guarded, store)
+                self._running[guarded.name] = worker
 
     async def close(self) -> None:
         """Cancel all of them."""
@@ -136,58 +99,50 @@ class LogRelays:
             if running is not None:
                 running.backoff.wake()
 
-    def _start(self, guarded: GuardedStore, store: ChangeLog) -> None:
-        backoff = IdleBackoff()
-        lease = Lease(f"relay:{guarded.name}", self._replica)
-        routes = self._routes(guarded.name)
-        relay = LogRelay(store, self._feed, routes, lease)
-        worker = _RelayWorker(
-            relay, lease, backoff, self._leases, routes, self._feed, self._observe
-        )
-        task = asyncio.create_task(worker.run(self._clock, guarded))
-        self._running[guarded.name] = _RunningRelay(store, backoff, task)
-
 
 class _RelayWorker:
     """Runs one system's relay while its lease is held."""
 
     def __init__(
         self,
-        relay: LogRelay,
-        lease: Lease,
-        backoff: IdleBackoff,
-        leases: Leasing,
-        routes: SystemRoutes,
+        context: RelayContext,
         feed: Feed,
-        observe: Observer,
+        leases: Leasing,
+        guarded: GuardedStore,
+        store: ChangeLog,
     ) -> None:
-        self._relay = relay
-        self._lease = lease
-        self._backoff = backoff
-        self._leases = leases
-        self._routes = routes
+        self.store: object = store
+        self.backoff = IdleBackoff()
         self._feed = feed
-        self._observe = observe
+        self._leases = leases
+        self._breaker = guarded.breaker
+        self._observe = context.observe
+        self._now = context.clock.monotonic
+        self._routes = context.routes(guarded.name)
+        self._lease = Lease(f"relay:{guarded.name}", context.replica)
+        self._relay = LogRelay(store, feed, self._routes, self._lease)
         self._failing = False
         self._rolled_back = False
+        self.task = asyncio.create_task(self._run())
 
-    async def run(self, clock: Clock, guarded: GuardedStore) -> None:
+    async def _run(self) -> None:
         """Relay until cancelled, whatever happens."""
         try:
             while True:
-                await self._attempt(clock, guarded)
+                await self._attempt()
                 await asyncio.sleep(PAUSE_S)
         finally:
-            await self._release()
+            with suppress(MediatorError):  # it expires soon
+                await self._leases.release(self._lease.name, self._lease.token)
 
-    async def _attempt(self, clock: Clock, guarded: GuardedStore) -> None:
+    async def _attempt(self) -> None:
         try:
-            if not guarded.breaker.is_open:
-                await self._work(clock)
+            if not self._breaker.is_open:
+                await self._work()
         except LeaseLost:
             log.info("lost the lease of the relay of %s", self._routes.system)
-        except FeedWentBack:
-            self._observe(FeedFellBack(self._routes.system))
+        except FeedRolledBack:
+            self._observe(FeedRollbackFound(self._routes.system))
             self._relay.forget(reached=True)
             self._rolled_back = True
         except (MediatorError, StoreError) as error:
@@ -198,10 +153,10 @@ class _RelayWorker:
             log.exception("relaying %s failed", self._routes.system)
         self._relay.forget()
 
-    async def _work(self, clock: Clock) -> None:
+    async def _work(self) -> None:
         renewed_at = trimmed_at = float("-inf")
         while True:
-            now = clock.monotonic()
+            now = self._now()
             if now - renewed_at >= RENEW_S:
                 if not await self._leases.acquire(self._lease.name, self._lease.token, LEASE_S):
                     return
@@ -214,21 +169,18 @@ class _RelayWorker:
                 await self._relay.trim()
                 trimmed_at = now
             if result.drained:
-                await self._backoff.wait(found=result.read > 0)
+                await self.backoff.wait(found=result.read > 0)
 
     async def _relay_once(self) -> RelayResult:
-        result = await self._relay.relay()
+        result, system = await self._relay.relay(), self._routes.system
         if result.missing:
-            await self._handle_gap(result)
+            databases = tuple(self._routes.databases())
+            reason = f"the logs {', '.join(result.missing)} no longer have the missing entries"
+            self._observe(FeedGapFound(system, databases, reason))
+            await self._start_generation()
         if result.appended:
-            self._observe(ChangesRelayed(self._routes.system, result.appended))
+            self._observe(ChangesRelayed(system, result.appended))
         return result
-
-    async def _handle_gap(self, result: RelayResult) -> None:
-        databases = tuple(self._routes.databases())
-        reason = f"the logs {', '.join(result.missing)} no longer have the missing entries"
-        self._observe(FeedGapFound(self._routes.system, databases, reason))
-        await self._start_generation()
 
     async def _start_generation(self) -> None:
         """Start another generation of the feeds, before anything is appended.
@@ -239,9 +191,3 @@ class _RelayWorker:
         for database in self._routes.databases():
             await self._feed.start_generation(database)
         self._rolled_back = False
-
-    async def _release(self) -> None:
-        try:
-            await self._leases.release(self._lease.name, self._lease.token)
-        except MediatorError:
-            return  # it expires soon

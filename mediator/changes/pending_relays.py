@@ -9,18 +9,17 @@ from functools import partial
 from typing import Final
 
 from mediator.base.clock import Clock
-from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observer
-from mediator.changes.feed import Feed, FeedWentBack, WriterProgress
+from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollbackFound
+from mediator.changes.feed import Feed, FeedRolledBack, WriterProgress
+from mediator.changes.log_relay import KEEP_S
 from mediator.changes.pending_relay import Append, PendingRelay
-from mediator.changes.relay import KEEP_S
-from mediator.changes.routes import SystemRoutes
+from mediator.changes.routes import RelayContext, SystemRoutes
 from mediator.changes.writers import Writers, WriterStatus
 from mediator.model.change import Change
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import PendingChanges, StoreError, UnrelayedChanges
-from mediator.stores.systems import Systems
 
-__all__ = ["PendingRelays", "RecentChanges"]
+__all__ = ["PendingRelays"]
 
 log = logging.getLogger(__name__)
 
@@ -29,30 +28,14 @@ class PendingRelays:
     """Relays what this process has written, store by store, and publishes its progress.
 
     Args:
-        systems: The opened systems.
-        routes: Returns the routes of a system.
+        context: What all relays need.
         feed: The feeds, with the registration of this replica; None: there are none, and changes
             are dropped.
-        replica: Name of this replica.
-        observe: Called with each event.
-        clock: The time.
     """
 
-    def __init__(
-        self,
-        systems: Systems,
-        routes: Callable[[str], SystemRoutes],
-        feed: tuple[Feed, Writers] | None,
-        replica: str,
-        observe: Observer,
-        clock: Clock,
-    ) -> None:
-        self._systems = systems
-        self._routes = routes
+    def __init__(self, context: RelayContext, feed: tuple[Feed, Writers] | None) -> None:
+        self._context = context
         self._feed = feed
-        self._replica = replica
-        self._observe = observe
-        self._clock = clock
         self._relays: dict[str, tuple[PendingChanges, _StoreRelay]] = {}
 
     async def run(self) -> None:
@@ -63,7 +46,7 @@ class PendingRelays:
             Unavailable: The feed does not answer.
         """
         failure: StoreError | None = None
-        stores = [(each, each.store) for each in tuple(self._systems)]
+        stores = [(each, each.store) for each in tuple(self._context.systems)]
         pending = [(each, store) for each, store in stores if isinstance(store, PendingChanges)]
         status = await self._feed[1].check() if self._feed and pending else None
         for guarded, store in pending:
@@ -89,13 +72,11 @@ class PendingRelays:
         """Return the relay of a store; a system that was registered again has another store."""
         known = self._relays.get(guarded.name)
         if known is None or known[0] is not store:
-            routes = self._routes(guarded.name)
+            context, routes = self._context, self._context.routes(guarded.name)
             if self._feed is None:
-                relay = _StoreRelay(store, routes, _drop, self._clock)
+                relay = _StoreRelay(store, routes, _drop, context.clock)
             else:
-                relay = _FeedRelay(
-                    store, routes, *self._feed, self._replica, self._observe, self._clock
-                )
+                relay = _FeedRelay(context, store, routes, *self._feed)
             known = self._relays[guarded.name] = store, relay
         return known[1]
 
@@ -116,17 +97,14 @@ class _StoreRelay:
             store, append, routes.fragment_of, clock, _log_inconsistent, on_acknowledged
         )
 
-    async def run(self, status: WriterStatus | None) -> None:  # noqa: ARG002 - of no use without a feed
-        """Relay all changes; `status` is that of all writers."""
-        await self._relay_all()
+    async def run(self, _status: WriterStatus | None) -> None:
+        """Relay all changes."""
+        await self._relay.drain()
+        await self._relay.sweep(self._routes.fragments())
 
     async def leave(self) -> bool:
         """End; return whether everything was relayed."""
         return True
-
-    async def _relay_all(self) -> None:
-        await self._relay.drain()
-        await self._relay.sweep(self._routes.fragments())
 
 
 class _FeedRelay(_StoreRelay):
@@ -134,20 +112,18 @@ class _FeedRelay(_StoreRelay):
 
     def __init__(
         self,
+        context: RelayContext,
         store: PendingChanges,
         routes: SystemRoutes,
         feed: Feed,
         writers: Writers,
-        replica: str,
-        observe: Observer,
-        clock: Clock,
     ) -> None:
-        super().__init__(store, routes, self._append, clock, feed.acknowledged)
+        super().__init__(store, routes, self._append, context.clock, feed.acknowledged)
         self._feed = feed
         self._writers = writers
-        self._progress = WriterProgress(routes.system, replica)
-        self._observe = observe
-        self._recent = RecentChanges(clock)
+        self._progress = WriterProgress(routes.system, context.replica)
+        self._observe = context.observe
+        self._recent = _RecentChanges(context.clock)
         self._published: set[str] = set()
         self._registration = 0
 
@@ -166,7 +142,7 @@ class _FeedRelay(_StoreRelay):
         if recovering or gone:
             await self._routes.refresh()  # their changes may be of new classes
             self._relay.sweep_soon()
-        await self._relay_all()
+        await super().run(status)
         for database, published in gone.items():
             await self._feed.retire(database, system, published)
         if recovering:
@@ -227,8 +203,8 @@ class _FeedRelay(_StoreRelay):
         """Act; if the feed has lost changes, append them again first."""
         try:
             await act()
-        except FeedWentBack:
-            self._observe(FeedFellBack(self._routes.system))
+        except FeedRolledBack:
+            self._observe(FeedRollbackFound(self._routes.system))
             await self._feed.start_generation(database)
             await self._append_again(database)
             await act()
@@ -267,8 +243,8 @@ def _log_inconsistent(record: UnrelayedChanges) -> None:
 _MAX: Final = 100_000
 
 
-class RecentChanges:
-    """Changes of the last minutes, bounded in number."""
+class _RecentChanges:
+    """Changes relayed lately, whose records keep them no more: the feed may lose and need them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

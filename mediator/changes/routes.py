@@ -1,23 +1,21 @@
-"""The routes of one system: the databases that have fragments on it, and these fragments."""
+"""What relays need of their replica: the routes of each system, its name, its events."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 
+from mediator.base.clock import Clock
+from mediator.base.observation import Observer
 from mediator.routing.model import RoutingModel
 from mediator.stores.port import Fragment
+from mediator.stores.systems import Systems
 
-__all__ = ["SystemRoutes"]
+__all__ = ["RelayContext", "SystemRoutes"]
 
 
 class SystemRoutes:
-    """The routing model in force, as seen from one system.
-
-    Args:
-        system: Name of the system.
-        model: Returns the model in force.
-        refresh: Loads a newer one.
-    """
+    """The routing model in force, as seen from one system; `refresh` loads a newer one."""
 
     def __init__(
         self,
@@ -27,7 +25,8 @@ class SystemRoutes:
     ) -> None:
         self.system = system
         self._model = model
-        self._refresh = refresh
+        self.refresh = refresh
+        """Loads a newer model: another replica may just have created a class."""
         self._seen: RoutingModel | None = None
         self._fragments: dict[tuple[str, str], Fragment] = {}
         self._databases: list[str] = []
@@ -56,6 +55,21 @@ class SystemRoutes:
             self._fragments = {(f.database_id, f.class_name): f for f in self.fragments()}
             self._databases = sorted({database_id for database_id, _ in self._fragments})
 
-    async def refresh(self) -> None:
-        """Load a newer model: another replica may just have created a class."""
-        await self._refresh()
+
+@dataclass(frozen=True, slots=True)
+class RelayContext:
+    """What all relays of a replica need.
+
+    Attributes:
+        systems: The opened systems.
+        routes: Returns the routes of a system.
+        replica: Name of this replica.
+        observe: Called with each event.
+        clock: The time.
+    """
+
+    systems: Systems
+    routes: Callable[[str], SystemRoutes]
+    replica: str
+    observe: Observer
+    clock: Clock

@@ -13,7 +13,7 @@ from mediator.base.periodic_tasks import PeriodicTask
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import LogRelays
 from mediator.changes.pending_relays import PendingRelays
-from mediator.changes.routes import SystemRoutes
+from mediator.changes.routes import RelayContext, SystemRoutes
 from mediator.changes.subscriptions import Subscriptions
 from mediator.changes.ticks import TickTimes
 from mediator.changes.writers import RENEW_S, Writers
@@ -48,33 +48,28 @@ class ChangeService:
         observe: Observer,
         clock: Clock,
     ) -> None:
-        self._model = model
-        self._observe = observe
-        self._feed = feed[0] if feed else None
-        self.subscriptions = Subscriptions(feed[0]) if feed else None
-
         def routes(system: str) -> SystemRoutes:
             return SystemRoutes(system, model, refresh)
 
-        self._logs: LogRelays | None = None
-        self._writers: Writers | None = None
-        own: tuple[Feed, Writers] | None = None
-        if feed is not None:
-            shared, leases, self._writers = feed
-            self._logs = LogRelays(systems, shared, leases, replica, routes, observe, clock)
-            own = shared, self._writers
-        self._pending = PendingRelays(systems, routes, own, replica, observe, clock)
+        context = RelayContext(systems, routes, replica, observe, clock)
+        shared, leases, writers = feed or (None, None, None)
+        self._model = model
+        self._observe = observe
+        self._feed = shared
+        self._writers = writers
+        self._logs = LogRelays(context, shared, leases) if shared and leases else None
+        self._pending = PendingRelays(context, (shared, writers) if shared and writers else None)
         self._clock, self._times = clock, TickTimes(clock)
+        self.subscriptions = Subscriptions(shared) if shared else None
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         """Return the periodic tasks of every process."""
-        periodic_tasks = [PeriodicTask("relay changes of records", 0.25, self._pending.run)]
+        tasks = [PeriodicTask("relay changes of records", 0.25, self._pending.run)]
         if self._writers is not None:
-            periodic_tasks.append(PeriodicTask("measure lag of feeds", 1.0, self.measure))
-            periodic_tasks.append(
-                PeriodicTask("renew registration of writer", RENEW_S, self._writers.renew)
-            )
-        return periodic_tasks
+            renew = self._writers.renew
+            tasks.append(PeriodicTask("measure lag of feeds", 1.0, self.measure))
+            tasks.append(PeriodicTask("renew registration of writer", RENEW_S, renew))
+        return tasks
 
     async def register(self) -> None:
         """Register as a writer, so that the first writes need not wait for the periodic tasks."""

@@ -20,11 +20,7 @@ _MAX: Final = 2_048
 
 
 class TickTimes:
-    """When this process read which tick.
-
-    Args:
-        clock: Its monotonic time is used.
-    """
+    """When this process read which tick."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -105,11 +105,6 @@ class WriterStatus:
 class Writers:
     """One replica's registration, and its check of the others'.
 
-    Args:
-        registry: Keeps the registrations.
-        replica: Name of this replica.
-        clock: Its monotonic time is used.
-
     Attributes:
         registration: Number of this replica's registration; 0: none so far. After another one it
             has to publish its progress to every feed again.
@@ -189,11 +184,11 @@ class Writers:
 
 
 class LeasedAcknowledging:
-    """Implements `mediator.operations.calls.Acknowledging`.
+    """Says which writes may be acknowledged only under this replica's lease.
 
-    Args:
-        writers: This replica's registration.
-        model: Returns the routing model in force.
+    Those that only this replica can relay at first, of classes that have a copy: answers from the
+    copy state how old it is, and could not know of them. Implements
+    `mediator.operations.calls.Acknowledging`.
     """
 
     def __init__(self, writers: Writers, model: Callable[[], RoutingModel]) -> None:

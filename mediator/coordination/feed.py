@@ -33,7 +33,7 @@ from mediator.changes.feed import (
     BEGINNING,
     PARTITIONS,
     Event,
-    FeedWentBack,
+    FeedRolledBack,
     LeaseLost,
     LogBatch,
     PositionGone,
@@ -319,7 +319,7 @@ def _checked(reply: int) -> int:
     if reply == _LEASE_LOST:
         raise LeaseLost
     if reply == _WENT_BACK:
-        raise FeedWentBack
+        raise FeedRolledBack
     return reply
 
 

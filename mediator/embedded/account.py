@@ -11,17 +11,17 @@ import secrets
 import shutil
 import stat
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mediator.embedded.port import EmbeddedStartError, Kind
 
-__all__ = ["Account", "accessible_directory", "can_enter", "chown_tree", "unprivileged_account"]
+__all__ = ["Account", "accessible_directory", "chown_tree", "identity", "unprivileged_account"]
 
 _OWN_ACCOUNT = "portolan"
-_USUAL_ACCOUNTS = (_OWN_ACCOUNT, "postgres")
-_LAST_RESORT = "nobody"
+_WITHIN_S = 30
+_FALLBACK = Path("/var/lib/portolan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,13 @@ class Account:
     name: str
     uid: int
     gid: int
+
+
+def identity(account: Account | None) -> dict[str, Any]:
+    """Return the arguments by which `subprocess` runs a program as an account; None: as us."""
+    if account is None:
+        return {}
+    return {"user": account.uid, "group": account.gid, "extra_groups": []}
 
 
 def unprivileged_account(directory: Path) -> Account | None:
@@ -45,20 +52,18 @@ def unprivileged_account(directory: Path) -> Account | None:
     """
     if os.geteuid() != 0:
         return None
-    return _owner(directory) or _usual() or _created() or _named(_LAST_RESORT)
+    owner = _account(directory.stat().st_uid) if directory.exists() else None
+    usual = owner or _account(_OWN_ACCOUNT) or _account("postgres")
+    return usual or _created() or _account("nobody")
 
 
-def _owner(directory: Path) -> Account | None:
-    if not directory.exists() or (uid := directory.stat().st_uid) == 0:
-        return None
+def _account(user: str | int) -> Account | None:
+    """Return the account of a name or a number; None if there is none, or it is root's."""
     try:
-        return _account(pwd.getpwuid(uid))
+        entry = pwd.getpwuid(user) if isinstance(user, int) else pwd.getpwnam(user)
     except KeyError:
         return None
-
-
-def _usual() -> Account | None:
-    return next((account for name in _USUAL_ACCOUNTS if (account := _named(name))), None)
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid) if entry.pw_uid else None
 
 
 def _created() -> Account | None:
@@ -66,36 +71,20 @@ def _created() -> Account | None:
     if useradd is None:
         return None
     command = [useradd, "--system", "--no-create-home", "--shell", "/bin/false", _OWN_ACCOUNT]
-    subprocess.run(command, check=False, capture_output=True, timeout=30)
-    return _named(_OWN_ACCOUNT)
+    subprocess.run(command, check=False, capture_output=True, timeout=_WITHIN_S)
+    return _account(_OWN_ACCOUNT)
 
 
-def _named(name: str) -> Account | None:
-    try:
-        return _account(pwd.getpwnam(name))
-    except KeyError:
-        return None
-
-
-def _account(entry: pwd.struct_passwd) -> Account | None:
-    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid) if entry.pw_uid else None
-
-
-def can_enter(directory: Path, account: Account) -> bool:
+def _can_enter(directory: Path, account: Account) -> bool:
     """Whether the account can enter a directory; the kernel decides, so ACLs count too."""
-    return _succeeds(["/bin/sh", "-c", 'cd -- "$0"', str(directory)], account)
-
-
-def _succeeds(command: Sequence[str], account: Account) -> bool:
+    command = ["/bin/sh", "-c", 'cd -- "$0"', str(directory)]
     done = subprocess.run(
         command,
         check=False,
         capture_output=True,
         cwd="/",
-        timeout=30,
-        user=account.uid,
-        group=account.gid,
-        extra_groups=[],
+        timeout=_WITHIN_S,
+        **identity(account),
     )
     return done.returncode == 0
 
@@ -106,10 +95,6 @@ def chown_tree(directory: Path, account: Account) -> None:
     for parent, directories, files in os.walk(directory):
         for name in (*directories, *files):
             os.chown(Path(parent, name), account.uid, account.gid, follow_symlinks=False)
-
-
-_FALLBACK = Path("/var/lib/portolan")
-_POINTER = "elsewhere"
 
 
 def accessible_directory(directory: Path, account: Account | None, kind: Kind) -> Path:
@@ -133,7 +118,7 @@ def accessible_directory(directory: Path, account: Account | None, kind: Kind) -
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if account is None:
         return directory
-    pointer = directory / _POINTER
+    pointer = directory / "elsewhere"
     if not pointer.exists():
         if _is_given_to(directory, account):
             return directory
@@ -150,11 +135,7 @@ def _is_given_to(directory: Path, account: Account) -> bool:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if directory.stat().st_uid != account.uid:
         chown_tree(directory, account)
-    if not can_enter(directory, account):
-        _allow_passing(directory.parent)
-    return can_enter(directory, account)
-
-
-def _allow_passing(directory: Path) -> None:
-    """Let others pass through a directory; they still cannot list or read what is in it."""
-    directory.chmod(stat.S_IMODE(directory.stat().st_mode) | stat.S_IXOTH)
+    if not _can_enter(directory, account):
+        # Others may pass through the parent then, but still not list or read what is in it.
+        directory.parent.chmod(stat.S_IMODE(directory.parent.stat().st_mode) | stat.S_IXOTH)
+    return _can_enter(directory, account)

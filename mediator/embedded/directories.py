@@ -25,11 +25,7 @@ _OPEN_TO_OTHERS = 0o077
 
 
 class ForeignDirectory(OSError):
-    """A directory that should be private belongs to another user, or is no directory.
-
-    Args:
-        directory: The directory.
-    """
+    """A directory that should be private belongs to another user, or is no directory."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(f"{directory} is not a directory of this user; remove it or use another")
@@ -38,14 +34,8 @@ class ForeignDirectory(OSError):
 def private_directory(directory: Path, *owners: int) -> Path:
     """Make sure that a directory exists and is closed to other users.
 
-    Missing parents are created likewise; existing ones stay as they are.
-
-    Args:
-        directory: The directory.
-        owners: Ids of users to whom it may belong besides us.
-
-    Returns:
-        The directory.
+    Missing parents are created likewise; existing ones stay as they are. It may belong to us, or to
+    one of the `owners` (ids of users).
 
     Raises:
         ForeignDirectory: It exists and belongs to another user, or is a link.
@@ -66,15 +56,10 @@ _LONGEST_SOCKET_PATH = 100
 
 
 def socket_path(directory: Path, name: str) -> Path:
-    """Return the path of the socket of a server; nothing is created.
+    """Return the path of the socket of a server, in the server's directory; nothing is created.
 
-    Args:
-        directory: The server's directory.
-        name: The name of the socket.
-
-    Returns:
-        A path in the directory; if that is too long for a socket, one in a directory for
-        temporary files, whose name follows from the server's directory.
+    If that is too long for a socket, it is in a directory for temporary files, whose name follows
+    from the server's directory.
     """
     path = directory / name
     if len(bytes(path)) <= _LONGEST_SOCKET_PATH:
@@ -84,26 +69,15 @@ def socket_path(directory: Path, name: str) -> Path:
 
 
 class DataDirectoryBusy(Exception):
-    """Another service uses the data directory.
-
-    Args:
-        directory: The directory.
-        holder: The process number that the other service left in the lock, or "".
-    """
+    """Another service uses the data directory: the process whose id is in the lock, if known."""
 
     def __init__(self, directory: Path, holder: str) -> None:
         by = f" (process {holder})" if holder else ""
         super().__init__(f"another service{by} is using {directory}; stop it or use another one")
-        self.directory = directory
-        self.holder = holder
 
 
 class DataDirectoryLock:
-    """An exclusive lock that is released when its process ends, in any way.
-
-    Args:
-        directory: The data directory; created when it is not there.
-    """
+    """An exclusive lock on a data directory, released when its process ends, in any way."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -5,11 +5,9 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from mediator.embedded.directories import DataDirectoryLock
@@ -26,15 +24,7 @@ from mediator.embedded.port import (
 from mediator.embedded.postgresql import EmbeddedPostgres
 from mediator.embedded.redis import EmbeddedRedis
 
-__all__ = ["EmbeddedFleet", "FleetState", "join"]
-
-
-@dataclass(frozen=True, slots=True)
-class FleetState:
-    """The servers that run, and those that this machine cannot run."""
-
-    endpoints: Mapping[Kind, Endpoint] = field(default_factory=dict)
-    unavailable: tuple[ServerUnavailable, ...] = ()
+__all__ = ["EmbeddedFleet", "join"]
 
 
 class EmbeddedFleet:
@@ -47,6 +37,10 @@ class EmbeddedFleet:
     Args:
         data_dir: The directory; created when it is not there.
         durability: What a crash of a server may lose.
+
+    Attributes:
+        endpoints: The servers that run, by kind.
+        unavailable: The servers that this machine cannot run, with reasons and remedies.
     """
 
     def __init__(self, data_dir: Path, durability: Durability = "second") -> None:
@@ -57,25 +51,13 @@ class EmbeddedFleet:
             EmbeddedPostgres(data_dir / "postgresql", durability),
             EmbeddedMongo(data_dir / "mongodb", durability),
         )
-        self._state = FleetState()
+        self.endpoints: Mapping[Kind, Endpoint] = {}
+        self.unavailable: tuple[ServerUnavailable, ...] = ()
 
-    @property
-    def endpoints(self) -> Mapping[Kind, Endpoint]:
-        """The servers that run, by kind."""
-        return self._state.endpoints
-
-    @property
-    def unavailable(self) -> tuple[ServerUnavailable, ...]:
-        """The servers that this machine cannot run, with reasons and remedies."""
-        return self._state.unavailable
-
-    def start(self) -> FleetState:
+    def start(self) -> Self:
         """Start, adopt or revive every server, at the same time; block until they reply.
 
         A further call starts the servers that have exited; `revive` does so without pings.
-
-        Returns:
-            The servers that run and those that cannot.
 
         Raises:
             DataDirectoryBusy: Another service uses the directory.
@@ -85,11 +67,23 @@ class EmbeddedFleet:
             self._lock.acquire()
             atexit.register(self.stop)
             try:
-                self._state = self._start_all()
+                self._start_all()
             except BaseException:
                 self.stop()
                 raise
-            return self._state
+        return self
+
+    def _start_all(self) -> None:
+        with ThreadPoolExecutor(len(self._servers), "embedded-start") as threads:
+            starts = [(server.kind, threads.submit(server.start)) for server in self._servers]
+        endpoints: dict[Kind, Endpoint] = {}
+        unavailable: list[ServerUnavailable] = []
+        for kind, start in starts:
+            try:
+                endpoints[kind] = start.result()
+            except ServerUnavailable as missing:
+                unavailable.append(missing)
+        self.endpoints, self.unavailable = endpoints, tuple(unavailable)
 
     def revive(self) -> tuple[Kind, ...]:
         """Restart the servers that have exited since the start, and no others.
@@ -103,70 +97,36 @@ class EmbeddedFleet:
             ServerUnavailable: A program is no longer there.
             EmbeddedStartError: A server does not come up. The others are not touched by that.
         """
+        failures: list[EmbeddedStartError | ServerUnavailable] = []
         with self._mutex:
-            exited = [
-                s for s in self._servers if s.kind in self._state.endpoints and not s.is_running
-            ]
-            failures = [error for server in exited if (error := _start(server))]
+            exited = [s for s in self._servers if s.kind in self.endpoints and not s.is_running]
+            for server in exited:
+                try:
+                    server.start()
+                except (EmbeddedStartError, ServerUnavailable) as error:
+                    failures.append(error)
         if failures:
             raise failures[0]
         return tuple(server.kind for server in exited)
 
-    def _start_all(self) -> FleetState:
-        endpoints: dict[Kind, Endpoint] = {}
-        unavailable: list[ServerUnavailable] = []
-        with ThreadPoolExecutor(len(self._servers), "embedded-start") as threads:
-            starts = [(server.kind, threads.submit(server.start)) for server in self._servers]
-        for kind, start in starts:
-            _collect(kind, start, endpoints, unavailable)
-        return FleetState(endpoints, tuple(unavailable))
-
     def stop(self) -> None:
         """Stop every server and release the directory; harmless when nothing runs."""
         with self._mutex:
-            if self._lock.is_held:
-                self._stop()
-
-    def _stop(self) -> None:
-        atexit.unregister(self.stop)
-        self._state = FleetState()
-        # One after the other: an interpreter that is exiting starts no more threads.
-        with ExitStack() as rest:
-            rest.callback(self._lock.release)
-            for server in self._servers:
-                rest.callback(server.stop)
+            if not self._lock.is_held:
+                return
+            atexit.unregister(self.stop)
+            self.endpoints, self.unavailable = {}, ()
+            # One after the other: an interpreter that is exiting starts no more threads.
+            with ExitStack() as rest:
+                rest.callback(self._lock.release)
+                for server in self._servers:
+                    rest.callback(server.stop)
 
     def __enter__(self) -> Self:
-        self.start()
-        return self
+        return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _collect(
-    kind: Kind,
-    start: Future[Endpoint],
-    endpoints: dict[Kind, Endpoint],
-    unavailable: list[ServerUnavailable],
-) -> None:
-    try:
-        endpoints[kind] = start.result()
-    except ServerUnavailable as missing:
-        unavailable.append(missing)
-
-
-def _start(server: EmbeddedServer) -> EmbeddedStartError | ServerUnavailable | None:
-    try:
-        server.start()
-    except (EmbeddedStartError, ServerUnavailable) as error:
-        return error
-    return None
 
 
 def join(data_dir: Path) -> tuple[Endpoint, Endpoint]:

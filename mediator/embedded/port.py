@@ -1,10 +1,10 @@
-"""The protocol of embedded servers, their endpoints and errors."""
+"""What every embedded server can do, its endpoint and its errors."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import ClassVar, Literal, Self
 
 __all__ = [
     "Durability",
@@ -42,50 +42,39 @@ class Endpoint:
     notes: tuple[str, ...] = ()
 
 
-class EmbeddedServer(Protocol):
-    """One server in the data directory."""
+class EmbeddedServer(ABC):
+    """One server in the data directory; a context manager runs it."""
+
+    kind: ClassVar[Kind]
 
     @property
-    def kind(self) -> Kind:
-        """The kind of database."""
-        ...
-
-    @property
+    @abstractmethod
     def is_running(self) -> bool:
         """Whether the process of the server runs, whichever process started it."""
-        ...
 
+    @abstractmethod
     def start(self) -> Endpoint:
         """Start the server, or adopt it if it still runs; block until it replies.
 
         Raises:
             ServerUnavailable: A program is missing on this machine.
-            EmbeddedStartError: The program is there and did not come up.
+            EmbeddedStartError: The server did not come up; holds the end of its log.
         """
-        ...
 
+    @abstractmethod
     def stop(self) -> None:
-        """Stop the server and wait until none of its processes is left."""
-        ...
+        """Stop the server, adopted or not, and wait until none of its processes is left."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class ServerUnavailable(Exception):
-    """This machine cannot run a server.
-
-    Args:
-        kind: The database that will be missing.
-        reason: What is missing.
-        remedy: What an operator can do about it.
-    """
+    """This machine cannot run a server; says what is missing, and what an operator can do."""
 
     def __init__(self, kind: Kind, reason: str, remedy: str) -> None:
         super().__init__(f"{kind} cannot be embedded: {reason}. {remedy}")
@@ -95,16 +84,8 @@ class ServerUnavailable(Exception):
 
 
 class EmbeddedStartError(Exception):
-    """A server is installed and did not start.
-
-    Args:
-        kind: The database.
-        reason: What happened.
-        log_tail: The last lines of the server's own log.
-    """
+    """A server is installed and did not start; the message ends with the last lines of its log."""
 
     def __init__(self, kind: Kind, reason: str, log_tail: str = "") -> None:
         super().__init__(f"{kind}: {reason}" + (f"\n{log_tail}" if log_tail else ""))
         self.kind = kind
-        self.reason = reason
-        self.log_tail = log_tail

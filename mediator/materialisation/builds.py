@@ -19,13 +19,15 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.changes.feed import PARTITIONS, partition_of
 from mediator.materialisation.audit import Discrepancy, compare
-from mediator.materialisation.copier import Copier, CopyResult, id_pages
+from mediator.materialisation.copier import Copier, CopyResult
 from mediator.materialisation.state import CopyState
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import StoreError
-from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["Build", "Builds"]
+
+
+MIN_PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 30.0
 
 
 class Build:
@@ -39,13 +41,12 @@ class Build:
         result: Of copying, so far.
     """
 
-    def __init__(self, systems: Systems, copier: Copier, route: ClassRoute, partition: int) -> None:
+    def __init__(self, copier: Copier, route: ClassRoute, partition: int) -> None:
         self.token = uuid4().hex
         self.class_name = route.schema.name
         self.done = 0
         self.total: int | None = None
         self.result = CopyResult()
-        self._systems = systems
         self._copier = copier
         self._route = route
         self._partition = partition
@@ -58,7 +59,7 @@ class Build:
     @property
     def is_done(self) -> bool:
         """Whether all that was there when it began has been copied."""
-        return self._has_ended and self.error is None
+        return self._task is not None and self._task.done() and self.error is None
 
     @property
     def error(self) -> BaseException | None:
@@ -67,18 +68,14 @@ class Build:
             return None
         return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
 
-    @property
-    def _has_ended(self) -> bool:
-        return self._task is not None and self._task.done()
-
     async def cancel(self) -> None:
         """Cancel it."""
         if self._task is not None:
             await end([self._task])
 
     async def _run(self) -> None:
-        self.total = -(-await self._count() // PARTITIONS)
-        async for ids in id_pages(self._systems, self._route):
+        self.total = -(-await self._copier.count(self._route) // PARTITIONS)
+        async for ids in self._copier.id_pages(self._route):
             own = [id_ for id_ in ids if partition_of(self.class_name, id_) == self._partition]
             if own:
                 with suppress(Unavailable):  # copying them reports the error
@@ -89,44 +86,21 @@ class Build:
     async def _repair(self, ids: list[str]) -> None:
         copies = [c for c in await self._copier.read_copies(self._route, ids) if c is not None]
         originals = await self._copier.read(self._route, [copy.id for copy in copies])
-        compared = [
-            (copy, compare(self._route, original, copy, 0))
-            for original, copy in zip(originals, copies, strict=True)
-        ]
-        left_over = {
-            c.id: c.creation_version
-            for c, finding in compared
-            if finding and finding.wrong is Discrepancy.LEFT_OVER
-        }
-        ahead = [c.id for c, finding in compared if finding and finding.wrong is Discrepancy.AHEAD]
+        left_over, ahead = {}, []
+        for original, copy in zip(originals, copies, strict=True):
+            finding = compare(self._route, original, copy, 0)
+            if finding and finding.wrong is Discrepancy.LEFT_OVER:
+                left_over[copy.id] = copy.creation_version
+            elif finding and finding.wrong is Discrepancy.AHEAD:
+                ahead.append(copy.id)
         await self._copier.forget(self._route, left_over)
         await self._copier.copy(self._route, ahead, force=True)
 
-    async def _count(self) -> int:
-        anchor = self._route.anchor
-        guarded = self._systems.get(anchor.system)
-        try:
-            return await guarded.guarded(lambda: guarded.store.count(anchor))
-        except StoreError as error:
-            raise unavailable(guarded, error, "read") from error
-
-
-MIN_PAUSE_S: Final = 1.0
-MAX_PAUSE_S: Final = 30.0
-
 
 class Builds:
-    """The builds of one partition, by the key of the copy.
+    """The builds of one partition, by the key of the copy."""
 
-    Args:
-        systems: The opened systems.
-        copier: Copies objects.
-        partition: The partition.
-        clock: The time.
-    """
-
-    def __init__(self, systems: Systems, copier: Copier, partition: int, clock: Clock) -> None:
-        self._systems = systems
+    def __init__(self, copier: Copier, partition: int, clock: Clock) -> None:
         self._copier = copier
         self._partition = partition
         self._clock = clock
@@ -151,11 +125,11 @@ class Builds:
 
     def create(self, route: ClassRoute) -> Build:
         """Return a build that is not started yet."""
-        return Build(self._systems, self._copier, route, self._partition)
+        return Build(self._copier, route, self._partition)
 
     async def start(self, builds: Mapping[str, Build]) -> None:
         """Start builds, in place of former ones."""
-        await self._cancel(builds)
+        await self.cancel(builds)
         for copy, build in builds.items():
             self._builds[copy] = build
             build.start()
@@ -166,9 +140,11 @@ class Builds:
             self._builds.pop(copy, None)
             self._pauses.pop(copy, None)
 
-    async def cancel(self) -> None:
-        """Cancel all of them."""
-        await self._cancel(tuple(self._builds))
+    async def cancel(self, copies: Iterable[str] | None = None) -> None:
+        """Cancel builds of copies; None: all of them."""
+        names = tuple(self._builds) if copies is None else copies
+        former = [self._builds.pop(copy) for copy in names if copy in self._builds]
+        await asyncio.gather(*(build.cancel() for build in former))
 
     def progress(self) -> dict[str, tuple[int, int | None]]:
         """Return for each how many objects are done, and of about how many."""
@@ -177,10 +153,6 @@ class Builds:
     def error(self) -> str:
         """Return the error of a build that failed and is to be tried again; empty: none."""
         return next((str(b.error) or "failed" for b in self._builds.values() if b.error), "")
-
-    async def _cancel(self, copies: Iterable[str]) -> None:
-        former = [self._builds.pop(copy) for copy in copies if copy in self._builds]
-        await asyncio.gather(*(build.cancel() for build in former))
 
     def _has_paused(self, copy: str) -> bool:
         """Whether the pause after a failure is over; each is twice as long as the last."""

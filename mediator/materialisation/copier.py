@@ -15,15 +15,15 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from mediator.base.errors import Unavailable
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Mirror, Read, Record, StoreError
-from mediator.stores.systems import Systems, unavailable
+from mediator.stores.systems import unavailable
 
-__all__ = ["CHUNK", "Copier", "CopyResult", "id_pages", "join_fragments"]
+__all__ = ["CHUNK", "Copier", "CopyResult", "join_fragments"]
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +122,37 @@ class Copier:
                 return False
         return True
 
+    async def id_pages(self, route: ClassRoute) -> AsyncIterator[list[str]]:
+        """Yield the ids of all objects and of all copies together, in their order, page by page.
+
+        Raises:
+            Unavailable: A system does not answer.
+        """
+        assert route.copy is not None
+        after: str | None = None
+        while True:
+            scans = [await self._ids(each, after) for each in (route.anchor, route.copy)]
+            full = [ids for ids in scans if len(ids) == CHUNK]
+            # After the end of a full page there may be more ids, to be compared together.
+            end = min((ids[-1] for ids in full), key=str.encode, default=None)
+            ids = {id_ for scan in scans for id_ in scan}
+            page = sorted(i for i in ids if end is None or i.encode() <= end.encode())
+            if page:
+                yield page
+            if end is None:
+                return
+            after = end
+
+    async def _ids(self, fragment: Fragment, after: str | None) -> list[str]:
+        store = self._calls.systems.get(fragment.system).store
+        scan = partial(store.scan, fragment, after, CHUNK, ())
+        return [record.id for record in await self._send(fragment, "read", scan)]
+
+    async def count(self, route: ClassRoute) -> int:
+        """Count the objects of a class; raises `Unavailable`."""
+        store = self._calls.systems.get(route.anchor.system).store
+        return await self._send(route.anchor, "read", partial(store.count, route.anchor))
+
     async def read(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
         """Read objects from the systems that hold them, each joined of its fragments."""
         reads = [Read(fragment, id_) for id_ in ids for fragment in route.fragments]
@@ -135,9 +166,9 @@ class Copier:
 
     async def forget(self, route: ClassRoute, deleted: Mapping[str, int]) -> None:
         """Remove the copies of deleted objects, given the versions of the deletions."""
-        assert route.copy is not None
         for chunk in _chunks(list(deleted.items())):
-            await self._send(route.copy, partial(_forget, chunk))
+            copy, mirror = self._mirror(route)
+            await self._send(copy, "write", partial(mirror.forget, copy, chunk))
 
     async def _chunk(self, route: ClassRoute, ids: Sequence[str], force: bool) -> int:
         written = 0
@@ -154,59 +185,33 @@ class Copier:
     async def _absorb(
         self, route: ClassRoute, records: Sequence[Record], force: bool
     ) -> list[bool]:
-        assert route.copy is not None
         if not records:
             return []
-        return await self._send(route.copy, lambda m, copy: m.absorb(copy, records, force=force))
+        copy, mirror = self._mirror(route)
+        return await self._send(copy, "write", partial(mirror.absorb, copy, records, force=force))
+
+    def _mirror(self, route: ClassRoute) -> tuple[Fragment, Mirror]:
+        """Return the copy of a class, and the store that holds it."""
+        assert route.copy is not None
+        store = self._calls.systems.get(route.copy.system).store
+        if not isinstance(store, Mirror):
+            name = route.copy.system
+            raise Unavailable(f"{name} cannot hold copies.", system=name)
+        return route.copy, store
 
     async def _send(
-        self, copy: Fragment, call: Callable[[Mirror, Fragment], Coroutine[Any, Any, _T]]
+        self,
+        fragment: Fragment,
+        access: Literal["read", "write"],
+        call: Callable[[], Coroutine[Any, Any, _T]],
     ) -> _T:
-        guarded = self._calls.systems.get(copy.system)
-        store = guarded.store
-        if not isinstance(store, Mirror):
-            raise Unavailable(f"{copy.system} cannot hold copies.", system=copy.system)
+        guarded = self._calls.systems.get(fragment.system)
         try:
-            return await guarded.guarded(lambda: call(store, copy))
+            return await guarded.guarded(call)
         except StoreError as error:
-            raise unavailable(guarded, error, "write") from error
-
-
-async def _forget(deleted: Sequence[tuple[str, int]], mirror: Mirror, copy: Fragment) -> None:
-    await mirror.forget(copy, deleted)
+            raise unavailable(guarded, error, access) from error
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
     for start in range(0, len(items), CHUNK):
         yield items[start : start + CHUNK]
-
-
-async def id_pages(systems: Systems, route: ClassRoute) -> AsyncIterator[list[str]]:
-    """Yield the ids of all objects and of all copies, page by page.
-
-    Raises:
-        Unavailable: A system does not answer.
-    """
-    assert route.copy is not None
-    after: str | None = None
-    while True:
-        scans = [await _ids(systems, each, after) for each in (route.anchor, route.copy)]
-        full = [ids for ids in scans if len(ids) == CHUNK]
-        # After the end of a full page there may be more ids, which have to be compared together.
-        end = min((ids[-1] for ids in full), key=str.encode, default=None)
-        ids = {id_ for scan in scans for id_ in scan}
-        page = sorted(i for i in ids if end is None or i.encode() <= end.encode())
-        if page:
-            yield page
-        if end is None:
-            return
-        after = end
-
-
-async def _ids(systems: Systems, fragment: Fragment, after: str | None) -> list[str]:
-    guarded = systems.get(fragment.system)
-    scan = partial(guarded.store.scan, fragment, after, CHUNK, ())
-    try:
-        return [record.id for record in await guarded.guarded(scan)]
-    except StoreError as error:
-        raise unavailable(guarded, error, "read") from error

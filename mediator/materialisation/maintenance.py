@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final, Literal
 from uuid import uuid4
 
 from mediator.base.cancellation import end
-from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, MediatorError
-from mediator.base.lease import Leasing
 from mediator.changes.feed import PARTITIONS
 from mediator.materialisation.audit import Audit, AuditReport
-from mediator.materialisation.materialisers import copied_classes
-from mediator.materialisation.state import ViewState, copy_key
-from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.materialisation.context import ViewContext, copied_classes
+from mediator.materialisation.copier import Copier
+from mediator.materialisation.state import copy_key
 
-__all__ = ["Kind", "MaintenanceRun", "MaintenanceRuns", "with_interruption"]
+__all__ = ["SILENT_S", "Kind", "MaintenanceRuns"]
 
 log = logging.getLogger(__name__)
 
@@ -78,48 +75,19 @@ class MaintenanceRun:
         self.repaired = sum(each["repaired"] for each in self.classes.values())
 
 
-def with_interruption(run: dict[str, Any], silent_s: float) -> dict[str, Any]:
-    """Return the report of a run, as interrupted if it is not renewed any more.
-
-    Args:
-        run: Its last report.
-        silent_s: For how many seconds it was the same here.
-    """
-    if run["state"] == "running" and silent_s > SILENT_S:
-        return {**run, "state": "interrupted", "detail": "its replica is gone"}
-    return run
-
-
 class MaintenanceRuns:
-    """Starts runs, and holds their leases.
+    """Starts runs, and holds their leases."""
 
-    Args:
-        audit: Compares.
-        state: The states of the copies; stores the reports.
-        leases: Leases.
-        model: Returns the routing model in force.
-        count: Counts the objects of a class.
-        clock: The time.
-    """
-
-    def __init__(
-        self,
-        audit: Audit,
-        state: ViewState,
-        leases: Leasing,
-        model: Callable[[], RoutingModel],
-        count: Callable[[ClassRoute], Awaitable[int]],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, context: ViewContext, copier: Copier, audit: Audit) -> None:
+        self._model = context.model
+        self._state = context.state
+        self._leases = context.leases
+        self._clock = context.clock
+        self._copier = copier
         self._audit = audit
-        self._state = state
-        self._leases = leases
-        self._model = model
-        self._count = count
-        self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, database: str, kind: Kind, *, repair: bool) -> MaintenanceRun:
+    async def start(self, database: str, kind: Kind, *, repair: bool) -> None:
         """Start a run over the database of an id.
 
         Raises:
@@ -133,14 +101,13 @@ class MaintenanceRuns:
         task = asyncio.create_task(self._hold(database, run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return run
 
     async def close(self) -> None:
         """Cancel all of them."""
         await end(tuple(self._tasks))
 
     async def _hold(self, database: str, run: MaintenanceRun) -> None:
-        """MaintenanceRun while the lease can be held, and report the progress."""
+        """Work while the lease can be held, and report the progress."""
         work = asyncio.create_task(self._work(database, run))
         try:
             while not (await asyncio.wait({work}, timeout=REPORT_S))[0]:
@@ -156,9 +123,6 @@ class MaintenanceRuns:
             run.state, run.detail = "failed", "a defect; the log has more"
         finally:
             await end([work])
-        await self._end(database, run)
-
-    async def _end(self, database: str, run: MaintenanceRun) -> None:
         try:
             await self._report(database, run)
             await self._leases.release(_lease(database), run.id)
@@ -171,7 +135,7 @@ class MaintenanceRuns:
         run.phase = "comparing"
         bound_s = self._model().by_id[database].schema.materialised_view.staleness_s
         for route in copied_classes(self._model(), database).values():
-            on_progress = partial(run.add, await self._count(route))
+            on_progress = partial(run.add, await self._copier.count(route))
             on_progress(AuditReport(route.schema.name))
             await self._audit.run(route, bound_s, on_progress, repair=run.repair)
 

@@ -24,13 +24,7 @@ __all__ = ["ViewReads"]
 
 
 class ViewReads:
-    """Reads from views.
-
-    Args:
-        calls: Sends store calls.
-        staleness: Measures the copies' age.
-        observe: Called with the result of every read.
-    """
+    """Reads from views, and observes the result of every read."""
 
     def __init__(self, calls: StoreCalls, staleness: Staleness, observe: Observer) -> None:
         self._calls = calls

@@ -7,9 +7,10 @@ other order it would promise what it has not done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from mediator.base.lease import Lease
@@ -20,7 +21,7 @@ from mediator.materialisation.state import CopyState, CopyStep, PartitionState, 
 from mediator.model.change import Change
 from mediator.routing.model import ClassRoute
 
-__all__ = ["MaterialiserProgress", "PendingCopies", "Refresher", "Slot", "compact_changes"]
+__all__ = ["Refresher", "Slot", "compact_changes"]
 
 
 @dataclass(slots=True)
@@ -53,17 +54,7 @@ class MaterialiserProgress:
 
     def document(self, replica: str, at_us: int) -> dict[str, Any]:
         """Return it as JSON, with the replica and the time."""
-        return {
-            "replica": replica,
-            "at_us": at_us,
-            "refreshes": self.refreshes,
-            "changes": self.changes,
-            "dirty": self.dirty,
-            "written": self.written,
-            "forgotten": self.forgotten,
-            "builds": {name: list(progress) for name, progress in self.builds.items()},
-            "error": self.error,
-        }
+        return {"replica": replica, "at_us": at_us, **asdict(self)}
 
 
 @dataclass(slots=True)
@@ -94,16 +85,11 @@ def compact_changes(
 ) -> dict[str, PendingCopies]:
     """Return what has to be copied and removed, by class; of classes that have a copy."""
     work: dict[str, PendingCopies] = {}
-    for change in _all(pages):
+    for change in chain.from_iterable(pages):
         route = routes.get(change.class_name)
         if route is not None and route.copy is not None:
             work.setdefault(change.class_name, PendingCopies()).add(change, route.anchor.groups)
     return work
-
-
-def _all(pages: Iterable[Iterable[Change]]) -> Iterator[Change]:
-    for page in pages:
-        yield from page
 
 
 PAGE: Final = 1_000
@@ -136,13 +122,7 @@ class _NewChanges:
 class Refresher:
     """Refreshes the copies of one partition, while its lease is held.
 
-    Args:
-        slot: The partition.
-        routes: Returns the classes that have a copy, by name.
-        feed: The feed.
-        state: What is known of the copies.
-        copier: Copies objects.
-        builds: The builds of this partition.
+    `routes` returns the classes that have a copy, by name.
     """
 
     def __init__(

@@ -5,55 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from mediator.base.clock import Clock, StabilityTimer
+from mediator.base.clock import StabilityTimer
 from mediator.base.errors import Conflict, NotFound
-from mediator.base.lease import Leasing
 from mediator.base.observation import Observer
 from mediator.base.periodic_tasks import PeriodicTask
-from mediator.changes.feed import PARTITIONS, Feed, PositionGone
+from mediator.changes.feed import PARTITIONS, PositionGone
 from mediator.materialisation.audit import Audit
+from mediator.materialisation.context import ViewContext, copied_classes, databases_with_view
 from mediator.materialisation.copier import Copier
-from mediator.materialisation.maintenance import Kind, MaintenanceRuns, with_interruption
-from mediator.materialisation.materialisers import (
-    Materialisers,
-    copied_classes,
-    databases_with_view,
-)
+from mediator.materialisation.maintenance import SILENT_S, Kind, MaintenanceRuns
+from mediator.materialisation.materialisers import Materialisers
 from mediator.materialisation.staleness import StalenessMonitor, ViolationLog
-from mediator.materialisation.state import (
-    CopyState,
-    PartitionState,
-    ViewState,
-    Watermarks,
-    copy_key,
-)
-from mediator.operations.calls import StoreCalls
+from mediator.materialisation.state import CopyState, PartitionState, copy_key
 from mediator.routing.model import ClassRoute, RoutingModel
-from mediator.stores.port import Fragment, StoreError
-from mediator.stores.systems import EarliestTime, unavailable
+from mediator.stores.port import Fragment
+from mediator.stores.systems import EarliestTime
 
-__all__ = ["Shared", "ViewInspector", "ViewService"]
+__all__ = ["ViewService"]
 
 MAX_PENDING: Final = 1_000
 """Changes that are counted as waiting, at most."""
 
 
-class ViewInspector:
-    """Describes views, on any replica.
+class _ViewInspector:
+    """Describes views, on any replica."""
 
-    Args:
-        feed: The feeds.
-        state: The states and reports of the copies.
-        watermarks: Measure their age.
-        clock: The time.
-    """
-
-    def __init__(self, feed: Feed, state: ViewState, watermarks: Watermarks, clock: Clock) -> None:
-        self._feed = feed
-        self._state = state
-        self._age_s = watermarks.age_s
-        self._clock = clock
-        self._runs: StabilityTimer[str] = StabilityTimer(clock)
+    def __init__(self, context: ViewContext) -> None:
+        self._feed = context.feed
+        self._state = context.state
+        self._age_s = context.watermarks.age_s
+        self._clock = context.clock
+        self._runs: StabilityTimer[str] = StabilityTimer(context.clock)
 
     async def describe(self, model: RoutingModel, database: str) -> dict[str, Any]:
         """Describe the view of the database of an id.
@@ -77,7 +59,11 @@ class ViewInspector:
         }
 
     def _run(self, database: str, run: dict[str, Any], requested_at: float) -> dict[str, Any]:
-        return with_interruption(run, self._runs.observe(database, run, requested_at))
+        """Return the report of a run, as interrupted if it is not renewed any more."""
+        silent_s = self._runs.observe(database, run, requested_at)
+        if run["state"] == "running" and silent_s > SILENT_S:
+            return {**run, "state": "interrupted", "detail": "its replica is gone"}
+        return run
 
     async def _partition(
         self, database: str, number: int, state: PartitionState, reports: Mapping[str, Any]
@@ -136,117 +122,68 @@ def _progress(class_name: str, copy: str, progress: Mapping[str, Any]) -> dict[s
     }
 
 
-Shared = tuple[Feed, ViewState, Leasing]
-"""What replicas share: the feeds, the states of the copies, the leases."""
-
-
-class _Components:
-    """The components that need what replicas share."""
-
-    def __init__(
-        self,
-        calls: StoreCalls,
-        watermarks: Watermarks,
-        model: Callable[[], RoutingModel],
-        shared: Shared,
-        events: ViolationLog,
-        replica: str,
-        observe: Observer,
-        clock: Clock,
-    ) -> None:
-        feed, self.state, leases = shared
-        systems, copier = calls.systems, Copier(calls)
-        self.materialisers = Materialisers(
-            systems, copier, feed, self.state, leases, watermarks, model, replica, clock
-        )
-        self.staleness = StalenessMonitor(
-            watermarks, model, events, leases, replica, observe, clock
-        )
-        self.inspector = ViewInspector(feed, self.state, watermarks, clock)
-        audit = Audit(systems, copier, EarliestTime(systems, clock))
-        self.maintenance = MaintenanceRuns(audit, self.state, leases, model, self._count, clock)
-        self._systems = systems
-
-    async def _count(self, route: ClassRoute) -> int:
-        guarded = self._systems.get(route.anchor.system)
-        try:
-            return await guarded.guarded(lambda: guarded.store.count(route.anchor))
-        except StoreError as error:
-            raise unavailable(guarded, error, "read") from error
-
-
 class ViewService:
     """Maintains the views of this replica's partitions, and describes views to operators.
 
     Args:
-        calls: Sends store calls.
-        watermarks: Measure the age of copies, for reads.
         model: Returns the routing model in force.
-        shared: What replicas share; None: nothing, and no view is maintained.
+        context: What maintenance needs; None: replicas share nothing, and no view is maintained.
         events: Stores violations.
-        replica: Name of this replica.
         observe: Called with each event.
-        clock: The time.
     """
 
     def __init__(
         self,
-        calls: StoreCalls,
-        watermarks: Watermarks,
         model: Callable[[], RoutingModel],
-        shared: Shared | None,
+        context: ViewContext | None,
         events: ViolationLog,
-        replica: str,
         observe: Observer,
-        clock: Clock,
     ) -> None:
         self._model = model
-        self._watermarks = watermarks
-        self._components = (
-            _Components(calls, watermarks, model, shared, events, replica, observe, clock)
-            if shared
-            else None
-        )
+        self._parts = _Parts(context, events, observe) if context else None
 
     @property
     def is_active(self) -> bool:
         """Whether views are maintained at all."""
-        return self._components is not None
+        return self._parts is not None
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         """Return the periodic tasks of every process."""
-        components = self._components
-        if components is None:
+        if self._parts is None:
             return []
         return [
-            PeriodicTask("read watermarks of views", 0.2, components.materialisers.read_watermarks),
-            PeriodicTask("check staleness of views", 1.0, components.staleness.check),
+            PeriodicTask("read watermarks of views", 0.2, self.read_watermarks),
+            PeriodicTask("check staleness of views", 1.0, self._parts.staleness.check),
         ]
 
     def relaying_tasks(self) -> list[PeriodicTask]:
         """Return those of the process that relays."""
-        if self._components is None:
+        if self._parts is None:
             return []
-        return [
-            PeriodicTask("reconcile materialisers", 0.5, self._components.materialisers.reconcile)
-        ]
+        return [PeriodicTask("reconcile materialisers", 0.5, self._parts.materialisers.reconcile)]
+
+    async def read_watermarks(self) -> None:
+        """Read up to when the copies are complete, for reads of this replica."""
+        await self._required().materialisers.read_watermarks()
 
     async def close(self) -> None:
         """Cancel the work; the periodic tasks have ended before."""
-        if self._components is not None:
-            await self._components.maintenance.close()
-            await self._components.materialisers.close()
+        if self._parts is not None:
+            await self._parts.maintenance.close()
+            await self._parts.materialisers.close()
 
     async def retract(self, copies: Sequence[Fragment]) -> None:
-        """Mark copies as incomplete, so that they are built anew; raises `Unavailable`."""
-        if self._components is not None:
+        """Note that copies are incomplete, so that they are built anew; raises `Unavailable`."""
+        if self._parts is not None:
             for copy in copies:
                 database, name = copy_key(copy)
-                await self._components.state.retract(database, [name])
+                await self._parts.context.state.retract(database, [name])
 
     def ages(self) -> dict[tuple[str, str], float]:
         """Return how old copies may be (s), by database and class, where it is known."""
-        model, measure = self._model(), self._watermarks.measured_s
+        if self._parts is None:
+            return {}
+        model, measure = self._model(), self._parts.context.watermarks.measured_s
         ages = {
             (model.by_id[database].schema.database, name): measure(route)
             for database in databases_with_view(model)
@@ -256,15 +193,14 @@ class ViewService:
 
     async def overview(self) -> list[dict[str, Any]]:
         """Describe all views."""
-        ids = sorted(databases_with_view(self._model()))
-        return [
-            await self._require_components().inspector.describe(self._model(), id_) for id_ in ids
-        ]
+        model = self._model()
+        ids = sorted(databases_with_view(model))
+        return [await self._required().inspector.describe(model, id_) for id_ in ids]
 
     async def describe(self, database: str) -> dict[str, Any]:
         """Describe the view of a database; raises `NotFound`."""
         id_ = self._id_of(database)
-        return await self._require_components().inspector.describe(self._model(), id_)
+        return await self._required().inspector.describe(self._model(), id_)
 
     async def start_run(self, database: str, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
         """Start a maintenance run; return the description of the view by then.
@@ -274,7 +210,7 @@ class ViewService:
             Conflict: Another run is going on, or no views are maintained.
         """
         id_ = self._id_of(database)
-        await self._require_components().maintenance.start(id_, kind, repair=repair)
+        await self._required().maintenance.start(id_, kind, repair=repair)
         return await self.describe(database)
 
     def _id_of(self, database: str) -> str:
@@ -283,7 +219,20 @@ class ViewService:
             raise NotFound(f"There is no database {database} with a view.")
         return found.id
 
-    def _require_components(self) -> _Components:
-        if self._components is None:
+    def _required(self) -> _Parts:
+        if self._parts is None:
             raise Conflict("Without a coordination Redis no view is maintained.")
-        return self._components
+        return self._parts
+
+
+class _Parts:
+    """The parts of view maintenance."""
+
+    def __init__(self, context: ViewContext, events: ViolationLog, observe: Observer) -> None:
+        copier = Copier(context.calls)
+        audit = Audit(copier, EarliestTime(context.calls.systems, context.clock))
+        self.context = context
+        self.inspector = _ViewInspector(context)
+        self.maintenance = MaintenanceRuns(context, copier, audit)
+        self.materialisers = Materialisers(context, copier)
+        self.staleness = StalenessMonitor(context, events, observe)

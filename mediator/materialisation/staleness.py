@@ -6,17 +6,13 @@ spare them that, so operators are warned in time, as of any violation of an anno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, Literal, Protocol
 
-from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
-from mediator.base.lease import Leasing
 from mediator.base.observation import Observer, ViolationDetected
-from mediator.materialisation.materialisers import copied_classes, databases_with_view
-from mediator.materialisation.state import Watermarks
-from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.materialisation.context import ViewContext, copied_classes, databases_with_view
+from mediator.routing.model import ClassRoute
 
 __all__ = ["METRIC", "StalenessMonitor", "ViolationLog"]
 
@@ -38,59 +34,34 @@ class ViolationLog(Protocol):
 
 
 class StalenessMonitor:
-    """Monitors the age of every copy; of each database one replica does.
+    """Monitors the age of every copy; of each database one replica does."""
 
-    Args:
-        watermarks: Measure the copies' age.
-        model: Returns the routing model in force.
-        events: Stores violations.
-        leases: Leases.
-        replica: Name of this replica.
-        observe: Called with each event.
-        clock: The time.
-    """
-
-    def __init__(
-        self,
-        watermarks: Watermarks,
-        model: Callable[[], RoutingModel],
-        events: ViolationLog,
-        leases: Leasing,
-        replica: str,
-        observe: Observer,
-        clock: Clock,
-    ) -> None:
-        self._watermarks = watermarks
-        self._model = model
+    def __init__(self, context: ViewContext, events: ViolationLog, observe: Observer) -> None:
+        self._context = context
         self._events = events
-        self._leases = leases
-        self._replica = replica
         self._observe = observe
-        self._clock = clock
         self._violated: dict[tuple[str, str], float] = {}
 
     async def check(self) -> None:
         """Check every copy once."""
-        model = self._model()
+        model = self._context.model()
         for database in databases_with_view(model):
             if await self._holds_lease(database):
                 bound_s = model.by_id[database].schema.materialised_view.staleness_s
-                for route, age_s in self._ages(model, database):
-                    await self._check(route, bound_s, age_s)
-
-    def _ages(self, model: RoutingModel, database: str) -> Iterator[tuple[ClassRoute, float]]:
-        for route in copied_classes(model, database).values():
-            age_s = self._watermarks.measured_s(route)
-            if age_s is not None:
-                yield route, age_s
+                for route in copied_classes(model, database).values():
+                    age_s = self._context.watermarks.measured_s(route)
+                    if age_s is not None:
+                        await self._check(route, bound_s, age_s)
 
     async def _holds_lease(self, database: str) -> bool:
+        name, replica = f"staleness:{database}", self._context.replica
         with suppress(Unavailable):
-            return await self._leases.acquire(f"staleness:{database}", self._replica, _LEASE_S)
+            return await self._context.leases.acquire(name, replica, _LEASE_S)
         return True  # a violation recorded twice is better than none
 
     async def _check(self, route: ClassRoute, bound_s: float, age_s: float) -> None:
-        key, now = (route.anchor.database_id, route.schema.name), self._clock.monotonic()
+        now = self._context.clock.monotonic()
+        key = (route.anchor.database_id, route.schema.name)
         since = self._violated.get(key)
         if since is None and age_s > MAX_SHARE * bound_s:
             self._violated[key] = now

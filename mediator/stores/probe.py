@@ -18,8 +18,7 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.annotations import DURABLE_S, Capability
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Check
-from mediator.stores.conformance.runner import CheckStatus, Finding, run_check
-from mediator.stores.conformance.suite import CHECKS
+from mediator.stores.conformance.runner import CHECKS, CheckStatus, Finding, run_check
 from mediator.stores.port import ChangeLog, PendingChanges, ServerFacts, Store, StoreError
 
 __all__ = ["CapabilityFinding", "How", "ProbeReport", "State", "probe"]

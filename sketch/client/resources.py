@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import orjson
 
-from sketch.protocol.queries import canonical_query, key_of_query
+from sketch.protocol.keys import canonical_query, key_of_query
 from sketch.protocol.wire import GroupMap
 
 __all__ = ["QueryResult", "Readable", "Resource", "object_key", "segment"]

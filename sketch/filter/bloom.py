@@ -33,12 +33,6 @@ class BloomFilter:
 
     Beside the plain bits it keeps one byte for each: testing it takes a single look-up, at the
     price of eight times the memory.
-
-    Args:
-        shape: Size, number of bits of a key, seed.
-
-    Attributes:
-        shape: Size, number of bits of a key, seed.
     """
 
     __slots__ = ("_bits", "_cells", "_further", "_seed", "_size", "shape")

@@ -16,12 +16,8 @@ class CountingFilter:
     It remembers its keys, so that each enters once and none leaves that is not there: counts are
     exact, and none takes another key out.
 
-    Args:
-        shape: Size, number of bits of a key, seed.
-
     Attributes:
         bits: The plain filter, always up to date.
-        revision: Counts the changes of the bits.
     """
 
     def __init__(self, shape: FilterShape) -> None:

@@ -22,8 +22,6 @@ __all__ = [
     "as_words",
     "hash_all",
     "hash_words",
-    "octets",
-    "packed_positions",
     "position_rounds",
     "positions",
     "positions_of",
@@ -47,7 +45,7 @@ _LITTLE: Final = np.dtype("<u4")
 _WORD_BITS: Final = np.uint64(32)
 
 
-def octets(key: Key) -> bytes:
+def _octets(key: Key) -> bytes:
     """Return what of a key is hashed.
 
     Text is never given to mmh3 as it is: its functions that take text end the process on lone
@@ -65,21 +63,18 @@ def positions(key: Key, shape: FilterShape) -> tuple[int, ...]:
     Raises:
         UnicodeEncodeError: The key is no text that has a form in UTF-8.
     """
-    words = mmh3.mmh3_x86_128_uintdigest(octets(key), shape.seed)
+    words = mmh3.mmh3_x86_128_uintdigest(_octets(key), shape.seed)
     at = words & WORD
     stride = (words >> 33) & 0x7FFF_FFFF | STRIDE
     bits = shape.bits
     return tuple([(at + number * stride & WORD) * bits >> 32 for number in range(shape.hashes)])
 
 
-def packed_positions(key: Key, shape: FilterShape) -> bytes:
-    """Return the bits of a key as unsigned 32-bit numbers, big-endian."""
-    return struct.pack(f">{shape.hashes}I", *positions(key, shape))
-
-
 def hash_words(key: Key, seed: int) -> tuple[int, int, int, int]:
     """Return the four words of a key's hash."""
-    first, second, third, fourth = struct.unpack("<4I", mmh3.mmh3_x86_128_digest(octets(key), seed))
+    first, second, third, fourth = struct.unpack(
+        "<4I", mmh3.mmh3_x86_128_digest(_octets(key), seed)
+    )
     return first, second, third, fourth
 
 
@@ -100,11 +95,7 @@ def hash_all(keys: Keys, seed: int) -> Hashes:
 
 
 def positions_of(hashes: NDArray[Any], shape: FilterShape) -> NDArray[np.int64]:
-    """Return the bits of many keys, one row for each.
-
-    Args:
-        hashes: 16 bytes in each row, of any type of fixed size.
-        shape: Of the filter; the hashes are of its seed.
+    """Return the bits of many keys, one row for each hash of 16 bytes.
 
     Raises:
         ValueError: The rows are no hashes.

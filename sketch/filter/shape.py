@@ -1,11 +1,12 @@
-"""What filters must share to be united."""
+"""The shape of a filter, and how many keys it is for (docs/papers/cache_sketch.md, "Sizes")."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import expm1, floor, log
 from typing import Final
 
-__all__ = ["FilterShape"]
+__all__ = ["FilterShape", "capacity", "false_positive_rate"]
 
 _FEWEST_BITS: Final = 8
 _MOST_BITS: Final = 2**31
@@ -42,3 +43,19 @@ class FilterShape:
     def size(self) -> int:
         """Size of the bit array in bytes."""
         return self.bits // 8
+
+
+def false_positive_rate(bits: int, hashes: float, keys: int) -> float:
+    """Return the share of keys never added that are found: (1 - e^(-kn/m))^k."""
+    return float((-expm1(-hashes * keys / bits)) ** hashes)
+
+
+def capacity(bits: int, rate: float) -> int:
+    """Return how many keys a filter may hold at a false positive rate, with the best k.
+
+    Raises:
+        ValueError: The rate is not between 0 and 1.
+    """
+    if not 0 < rate < 1:
+        raise ValueError("a false positive rate lies between 0 and 1")
+    return floor(-bits * log(2) ** 2 / log(rate))

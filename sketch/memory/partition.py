@@ -8,13 +8,9 @@ from uuid import uuid4
 
 from sketch.filter.counting import CountingFilter
 from sketch.filter.shape import FilterShape
-from sketch.memory.deadlines import Deadlines
-from sketch.memory.purges import OwedPurges
-from sketch.memory.queries import Registrations
-from sketch.memory.versions import Versions
-from sketch.protocol.port import EndResult, Partition, ResultChanges, SketchLimits
-from sketch.protocol.states import PartitionState
-from sketch.protocol.times import lifetime_us, microseconds
+from sketch.memory.records import Deadlines, OwedPurges, Registrations, Versions
+from sketch.protocol.bounds import lifetime_us, microseconds
+from sketch.protocol.port import EndResult, Partition, PartitionState, ResultChanges, SketchLimits
 
 __all__ = ["MemoryPartition"]
 
@@ -28,11 +24,6 @@ class MemoryPartition:
     """A partition; `now` is microseconds on the sketch's clock.
 
     Attributes:
-        generation: Of the filter.
-        filter: Which keys are in it.
-        purges: What is to be purged.
-        versions: Versions of keys that caches may hold.
-        queries: Queries that are registered.
         layout: What its keys stand for; empty: it was not told.
         schema: What registrations have to name.
         saturated_until: Until then every key counts as being in the filter.

@@ -7,13 +7,14 @@ from time import time_ns
 
 from sketch.filter.shape import FilterShape
 from sketch.memory.partition import MemoryPartition
-from sketch.protocol.bounds import by_partition, checked, checked_keys, known_versions
+from sketch.protocol.bounds import by_partition, checked, checked_keys, granted_us, known_versions
 from sketch.protocol.port import (
     BeginResult,
     EndResult,
     Grant,
     OnContention,
     Partition,
+    PartitionState,
     PendingWrite,
     Purge,
     QueryRegistrations,
@@ -21,8 +22,6 @@ from sketch.protocol.port import (
     SketchLimits,
     Snapshot,
 )
-from sketch.protocol.states import PartitionState
-from sketch.protocol.times import granted_us
 from sketch.protocol.union import NO_GENERATION, full_bits, united
 
 __all__ = ["MemorySketch", "system_clock"]
@@ -37,8 +36,6 @@ class MemorySketch:
     """See `sketch.protocol.port.ServerSketch` and `PurgeQueue`.
 
     Args:
-        limits: What is promised and held.
-        shape: Of the filters.
         clock: Tells microseconds since 1970.
         fresh: Whether there has never been a sketch before this one; if there was, its promises are
             unknown, and until they have run out everything is to be revalidated.
@@ -189,7 +186,7 @@ class MemorySketch:
                 it.purges.acknowledge(purge.key, purge.ticket)
 
     async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
-        """See `sketch.protocol.states.Inspectable`."""
+        """See `sketch.protocol.port.Inspectable`."""
         now = self._clock()
         return [self._partition(partition).state(now, partition) for partition in partitions]
 

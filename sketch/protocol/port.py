@@ -9,7 +9,7 @@ lie in a cache. `stale_until` is `handed_out` as it stood at the last write. The
 filter while `stale_until` lies ahead, or while a write to it is pending.
 
 The result of a query has a key, too: ``class//`` and the query as it is spelled in an address
-(`sketch.protocol.queries`). It is never pending. While a copy of it may be alive that no write has
+(`sketch.protocol.keys`). It is never pending. While a copy of it may be alive that no write has
 outdated, the query is *registered*: writers look for it among the results that they may have
 changed.
 """
@@ -27,8 +27,10 @@ __all__ = [
     "BeginResult",
     "EndResult",
     "Grant",
+    "Inspectable",
     "OnContention",
     "Partition",
+    "PartitionState",
     "PendingWrite",
     "Purge",
     "PurgeQueue",
@@ -187,7 +189,6 @@ class Snapshot:
     """The plain filter of a partition, or of several (their union).
 
     Attributes:
-        shape: Size, number of bits of a key, seed.
         bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
         time_us: When the bits held: read before them, the earliest of a union.
         generation: 32 hexadecimal digits; changes when the sketch was lost.
@@ -309,8 +310,6 @@ class Purge:
     """A key that caches are to forget.
 
     Attributes:
-        partition: Its partition.
-        key: The key.
         ticket: Tells this purge from a later one of the same key.
     """
 
@@ -331,3 +330,46 @@ class PurgeQueue(Protocol):
 
     async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
         """Strike off purges that caches have confirmed; later ones of the same keys stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition at one moment; times are microseconds on the sketch's clock.
+
+    Attributes:
+        generation: 32 hexadecimal digits; changes when the partition was lost.
+        handed_out: Keys that caches may hold copies of.
+        first_lease_us: When the first of their leases ends; None: no write is pending.
+        revalidate_all_until_us: Until then everything counts as stale; 0 or past: it does not.
+        uncacheable_until_us: Until then nothing may be cached; 0 or past: it may.
+        purges: Keys that are to be purged, now or again later.
+        purges_due: Those that are due and with nobody who sends them.
+        first_purge_us: When the first of all is due; None: there is none.
+        bytes: What it takes in Redis, estimated by samples; None: in memory nobody counts.
+    """
+
+    partition: Partition
+    time_us: int
+    generation: str
+    revision: int
+    keys: int
+    bits_set: int
+    handed_out: int
+    pending: int
+    first_lease_us: int | None
+    revalidate_all_until_us: int
+    uncacheable_until_us: int
+    purges: int
+    purges_due: int
+    first_purge_us: int | None
+    bytes: int | None
+
+
+class Inspectable(Protocol):
+    """A sketch that tells how it is, at a cost that does not grow with its keys."""
+
+    kept_in: str
+    """In what it is kept."""
+
+    async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
+        """Describe partitions; raises `SketchUnavailable`."""

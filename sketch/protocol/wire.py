@@ -1,4 +1,4 @@
-"""The client's filter on its way, in two forms; see docs/sketch-wire.md."""
+"""The client's filter on its way: binary, and in JSON for others' clients (docs/sketch-wire.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -26,12 +26,9 @@ __all__ = [
     "UnknownResource",
     "WireError",
     "decode",
-    "decode_json",
     "encode",
     "encode_json",
 ]
-
-_T = TypeVar("_T")
 
 GroupMap: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Classes, their cache groups, and the fields of those."""
@@ -47,7 +44,6 @@ _FAMILY: Final = 1
 _REVALIDATE_ALL: Final = 1
 _LONGEST_MAP: Final = 2**24
 _GENERATION: Final = re.compile(r"[0-9a-f]{32}")
-_NATURAL: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 _LONGEST_VALIDITY_MS: Final = 2**32 - 1
 _HIGHEST: Final = 2**64 - 1
 
@@ -65,14 +61,9 @@ class ClientFilter:
     """What a client knows of what may be stale.
 
     Attributes:
-        shape: Size, number of bits of a key, seed.
-        bits: The bit array, most significant bit first.
         time_us: When the bits held, by the sketch's clock, in microseconds since 1970.
         valid_for_ms: The longest time that it may be used, in milliseconds.
         generation: 32 hexadecimal digits; changes when the sketch was lost.
-        revision: Counts the changes of the bits.
-        map: Which groups each class has, and which fields each group.
-        revalidate_all: Every key counts as stale.
 
     Raises:
         WireError: There are not as many bits as the shape says, or a number is out of bounds.
@@ -222,55 +213,11 @@ def encode_json(document: ClientFilter) -> bytes:
     )
 
 
-def decode_json(raw: bytes) -> ClientFilter:
-    """Read the form in JSON.
-
-    Raises:
-        WireError: It is none.
-    """
-    document = _json(raw)
-    if not isinstance(document, dict):
-        raise WireError("it is no object")
-    if (_member(document, "version", int), _member(document, "hash", int)) != (_VERSION, _FAMILY):
-        raise WireError("the version is not known here")
-    return ClientFilter(
-        _shape(*(_member(document, name, int) for name in ("m", "k", "seed"))),
-        _bits(_member(document, "bits", str)),
-        _member(document, "time_us", int),
-        _member(document, "valid_for_ms", int),
-        _member(document, "generation", str),
-        _natural(_member(document, "revision", str)),
-        _map(_member(document, "map", dict)),
-        _member(document, "revalidate_all", bool),
-    )
-
-
-def _member(document: dict[str, Any], name: str, kind: type[_T]) -> _T:
-    value = document.get(name)
-    # A subclass will not do: True is an int to Python, and to nobody else.
-    if type(value) is not kind:
-        raise WireError(f"{name} is missing, or of another type")
-    return value
-
-
-def _natural(text: str) -> int:
-    if not _NATURAL.fullmatch(text):
-        raise WireError("the revision is no natural number")
-    return int(text)
-
-
 def _shape(bits: int, hashes: int, seed: int) -> FilterShape:
     try:
         return FilterShape(bits, hashes, seed)
     except ValueError as error:
         raise WireError(str(error)) from None
-
-
-def _bits(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        raise WireError("the bits are not in base64") from None
 
 
 def _json(text: bytes) -> Any:

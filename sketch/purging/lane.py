@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from random import Random
 from time import monotonic
 
-from sketch.purging.events import PurgeEvents, PurgerChanged, PurgesFailed, PurgesSent
-from sketch.purging.port import CachedKey, PurgeFailed, Purger
+from sketch.purging.port import (
+    CachedKey,
+    PurgeEvents,
+    PurgeFailed,
+    Purger,
+    PurgerChanged,
+    PurgesFailed,
+    PurgesSent,
+)
 
 __all__ = ["Lane", "PurgingLimits", "Timing"]
 
@@ -23,9 +30,7 @@ class PurgingLimits:
         look_every_s: How often the queue is looked at while it is empty (seconds).
         at_once: Batches that are under way to one purger at most.
         attempts: How often a request is sent, until its keys are left to be given out again.
-        deadline_s: For how long a request may take.
         first_wait_s: Pause after the first failure of a purger; doubles with each further one.
-        longest_wait_s: Longest pause.
     """
 
     batch: int = 500
@@ -39,13 +44,7 @@ class PurgingLimits:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Time and chance; tests set them.
-
-    Attributes:
-        clock: Tells seconds.
-        sleep: Waits for seconds.
-        chance: Draws from [0, 1).
-    """
+    """Time and chance; tests set them."""
 
     clock: Callable[[], float] = monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -53,14 +52,7 @@ class Timing:
 
 
 class Lane:
-    """Sends to one purger, with retries, and leaves it alone for a while when it fails.
-
-    Args:
-        purger: The purger.
-        limits: How purges are sent.
-        tell: Told what happens.
-        timing: Time and chance.
-    """
+    """Sends to one purger, with retries, and leaves it alone for a while when it fails."""
 
     def __init__(
         self, purger: Purger, limits: PurgingLimits, tell: PurgeEvents, timing: Timing

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from sketch.protocol.port import Partition, Purge, PurgeQueue, SketchUnavailable
-from sketch.purging.events import PurgeEvents, PurgeQueueUnanswered
 from sketch.purging.lane import Lane, PurgingLimits, Timing
-from sketch.purging.port import CachedKey, Purger
-from sketch.purging.waiting import WaitingKeys
+from sketch.purging.port import CachedKey, PurgeEvents, PurgeQueueUnanswered, Purger, PurgesWaiting
 
-__all__ = ["Purging"]
+__all__ = ["Purging", "WaitingKeys"]
 
 
 class Purging:
@@ -22,12 +21,7 @@ class Purging:
     confirm is given out again by the queue; the others purge it a second time, which is harmless.
 
     Args:
-        queue: Keeps the purges.
-        purgers: Where they are sent.
         partitions: Returns the partitions that this process serves.
-        tell: Told what happens.
-        limits: How purges are sent.
-        timing: Time and chance; for tests.
 
     Raises:
         ValueError: There are no purgers, so nothing would ever be purged.
@@ -77,13 +71,8 @@ class Purging:
         """Purge keys before a write is acknowledged, as far as that is possible in time.
 
         To be called after the write has reached its store. The queue stays responsible for them:
-        they are purged again, since a fill that is under way brings the old version back.
-
-        Args:
-            database: The database.
-            keys: Keys of the sketch.
-            deadline_s: For how long it may take, in seconds. A purger that failed lately is not
-                waited for.
+        they are purged again, since a fill that is under way brings the old version back. A purger
+        that failed lately is not waited for.
 
         Returns:
             Whether every purger has confirmed.
@@ -146,3 +135,44 @@ class Purging:
 
 def _key_of(purge: Purge) -> CachedKey:
     return CachedKey(purge.partition.database, purge.key)
+
+
+_MOST: Final = 100_000
+_FORGOTTEN_S: Final = 120.0
+"""A key that was not given out for as long was purged by another replica."""
+
+
+class WaitingKeys:
+    """Remembers them for what is told of purging; what is owed is the queue's to remember."""
+
+    def __init__(self) -> None:
+        self._since: dict[CachedKey, float] = {}
+        self._taken: dict[CachedKey, float] = {}
+        self._repeated = 0
+
+    def take(self, now: float, keys: Iterable[CachedKey]) -> None:
+        """Note keys that the queue gave out, in the order of their last time."""
+        for key in keys:
+            if self._taken.pop(key, None) is not None:
+                self._repeated += 1
+            elif len(self._taken) >= _MOST:
+                continue
+            self._taken[key] = now
+            self._since.setdefault(key, now)
+
+    def confirmed(self, keys: Iterable[CachedKey]) -> None:
+        """Forget keys that are purged everywhere."""
+        for key in keys:
+            self._taken.pop(key, None)
+            self._since.pop(key, None)
+
+    def event(self, now: float) -> PurgesWaiting:
+        """Return what there is to tell; keys count as repeated once."""
+        while self._taken:
+            key, taken = next(iter(self._taken.items()))
+            if now - taken < _FORGOTTEN_S:
+                break
+            self.confirmed([key])
+        repeated, self._repeated = self._repeated, 0
+        oldest = next(iter(self._since.values()), now)
+        return PurgesWaiting(len(self._taken), now - oldest, repeated)

@@ -29,12 +29,7 @@ _log = logging.getLogger("portolan.coherence")
 
 
 class RedisContention:
-    """Listens on a connection of its own.
-
-    Args:
-        redis: Whose settings it is made with.
-        namespace: What the names of all keys begin with.
-    """
+    """Listens on a connection of its own."""
 
     def __init__(self, redis: Redis, namespace: str) -> None:
         self._redis = redis

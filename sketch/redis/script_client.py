@@ -37,9 +37,6 @@ class ScriptCall:
     """Steps on one partition, taken at once.
 
     Attributes:
-        keys: Names of the partition's keys, packed.
-        expiring: How many keys may expire in passing.
-        steps: Names and arguments of the steps.
         claim: `confirmed`: the run named is the server's, whatever the partition says; `new`: a
             partition that is not there yet has never been.
     """
@@ -54,10 +51,7 @@ class ScriptClient:
     """Sends calls of the sketch's script, all of one round trip in one write.
 
     Args:
-        redis: The client whose settings the connection is made with.
-        script: The script.
         fingerprint: Becomes part of every run id: partitions of another one are invalidated.
-        timeout_s: Longest wait for replies.
     """
 
     def __init__(self, redis: Redis, script: Script, fingerprint: str, timeout_s: float) -> None:

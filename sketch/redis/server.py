@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,13 +23,14 @@ from redis_connection.commands import arguments
 from redis_connection.scripts import Script
 from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
-from sketch.protocol.bounds import by_partition, checked, checked_keys, known_versions
+from sketch.protocol.bounds import by_partition, checked, checked_keys, granted_us, known_versions
 from sketch.protocol.port import (
     BeginResult,
     EndResult,
     Grant,
     OnContention,
     Partition,
+    PartitionState,
     PendingWrite,
     Purge,
     QueryRegistrations,
@@ -38,11 +39,8 @@ from sketch.protocol.port import (
     SketchUnavailable,
     Snapshot,
 )
-from sketch.protocol.states import PartitionState
-from sketch.protocol.times import granted_us
 from sketch.protocol.union import NO_GENERATION, full_bits, united
 from sketch.redis.contention import RedisContention
-from sketch.redis.queries import ENDS, RedisQueries
 from sketch.redis.script_client import ScriptCall, ScriptClient, connect
 from sketch.redis.scripts import script_of
 from sketch.redis.steps import StepCoalescer, StepResult
@@ -73,6 +71,18 @@ _MOST_BITS: Final = 2**27
 """Four bytes for each bit's count must fit in one string of Redis."""
 _BITS_REMEMBERED: Final = 256
 _EXPIRED_BY_SNAPSHOTS: Final = 1_000
+_RESULTS_AT_ONCE: Final = 500
+_ENDS: Final = {
+    0: EndResult.DONE,
+    1: EndResult.DONE,
+    2: EndResult.BEHIND,
+    3: EndResult.CONCURRENT,
+    4: EndResult.CONTENDED,
+}
+"""What the steps that end a write return; see ``writes.lua``."""
+
+_TIMES_IN_STATE: Final = (5, 10)
+"""Which counts of ``state.lua`` are scores of sorted sets, or are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +99,6 @@ class RedisSketch:
         redis: Its address, or a client whose settings are used for a connection of our own.
         limits: What is promised and held; all replicas should say the same.
         shape: Of the filters; partitions of another shape are invalidated.
-        namespace: What the names of all keys begin with.
-        timeout_s: Longest wait for replies.
 
     Raises:
         ValueError: The namespace has a brace, or the filter has more than 2^27 bits.
@@ -117,10 +125,9 @@ class RedisSketch:
         assert isinstance(client, Redis)
         fingerprint = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS}"
         self._client = ScriptClient(client, self._script(), fingerprint, timeout_s)
-        self._keys_of = lru_cache(maxsize=4096)(_Names(namespace))
+        self._keys_of = lru_cache(maxsize=4096)(partial(_keys_of, namespace))
         self._steps = StepCoalescer(self._client, self._keys_of, limits.expired_at_once)
         self._positions = Struct(f">{shape.hashes}I")
-        self._queries = RedisQueries(self._steps, shape)
         self._contention = RedisContention(client, namespace)
         self._bits: dict[Partition, _Bits] = {}
 
@@ -161,9 +168,8 @@ class RedisSketch:
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
         """See the port."""
-        arguments: list[Any] = [checked(token)]
-        for key in (own := checked_keys(keys)):
-            arguments += (key, self._positions.pack(*positions(key, self.shape)))
+        own = checked_keys(keys)
+        arguments = self._with_positions(own, checked(token))
         result = await self._steps.take(partition, "begin", arguments, len(own))
         *flags, sequence, lease_cacheable = result.value
         held = [key for key, is_held in zip(own, flags, strict=True) if is_held]
@@ -177,25 +183,41 @@ class RedisSketch:
         changes: ResultChanges | None = None,
     ) -> EndResult:
         """See the port."""
-        arguments = [checked(token), *_pairs(known_versions(versions))]
+        pairs = _pairs(known_versions(versions))
         if changes is None:
+            arguments: list[Any] = [checked(token), *pairs]
             result = await self._steps.take(partition, "end", arguments, len(versions))
-            return ENDS[result.value]
-        return await self._queries.close(partition, arguments[0], arguments[1:], changes)
+            return _ENDS[result.value]
+        flags = (int(changes.exclusive), int(changes.pauses_registration))
+        arguments = [checked(token), changes.sequence, *flags, *pairs]
+        closing = self._steps.take(partition, "close", arguments, len(pairs) // 2)
+        if not changes.queries:  # a task of its own takes as long as all the rest here
+            return _ENDS[(await closing).value]
+        # All of it in one round trip: the changes are recorded before the write ends.
+        *_, result = await _all((*self._invalidations(partition, changes.queries), closing))
+        return _ENDS[result.value]
 
     async def report_query(
         self, partition: Partition, key: str, ttl_s: float, schema: str = ""
     ) -> Grant:
         """See the port."""
-        return await self._queries.report(partition, key, granted_us(self.limits, ttl_s), schema)
+        arguments = (schema, granted_us(self.limits, ttl_s), checked(key))
+        now_us, ttl_us = await self._steps.take(partition, "report_query", arguments)
+        return Grant(now_us, max(ttl_us, 0), adopted=ttl_us >= 0)
 
     async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
         """See the port."""
-        return await self._queries.registrations(partition, since)
+        result = await self._steps.take(partition, "registrations", (since,))
+        sequence, count, complete, newer = result.value
+        numbers = map(int, map(float, newer[1::2]))
+        keys = (key.decode() for key in newer[::2])
+        return QueryRegistrations(
+            sequence, count, dict(zip(keys, numbers, strict=True)), bool(complete)
+        )
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
         """See the port."""
-        await self._queries.invalidate_results(partition, queries)
+        await _all(self._invalidations(partition, queries))
 
     async def report_read(self, partition: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
         """See the port."""
@@ -264,7 +286,7 @@ class RedisSketch:
         )
 
     async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
-        """See `sketch.protocol.states.Inspectable`."""
+        """See `sketch.protocol.port.Inspectable`."""
         return await _all(self._state(partition) for partition in partitions)
 
     async def listen(self, on_contention: OnContention) -> None:
@@ -278,6 +300,26 @@ class RedisSketch:
         if self._own is not None:
             await self._own.aclose()
 
+    def _invalidations(
+        self, partition: Partition, queries: Sequence[str]
+    ) -> list[Coroutine[Any, Any, StepResult]]:
+        slices = (
+            queries[at : at + _RESULTS_AT_ONCE] for at in range(0, len(queries), _RESULTS_AT_ONCE)
+        )
+        return [
+            self._steps.take(
+                partition, "invalidate_results", self._with_positions(checked_keys(some)), len(some)
+            )
+            for some in slices
+        ]
+
+    def _with_positions(self, keys: Sequence[str], *first: str) -> list[Any]:
+        """Return arguments: some, and keys, each followed by the packed positions of its bits."""
+        arguments: list[Any] = [*first]
+        for key in keys:
+            arguments += (key, self._positions.pack(*positions(key, self.shape)))
+        return arguments
+
     async def _snapshot(self, partition: Partition) -> Snapshot:
         known = self._bits.get(partition)
         has = (known.generation, known.revision) if known else ("", "")
@@ -289,37 +331,19 @@ class RedisSketch:
             assert known is not None
             bits = known.bits
         else:
-            self._remember(partition, _Bits(generation, revision, bits))
+            if len(self._bits) >= _BITS_REMEMBERED:
+                self._bits.clear()
+            self._bits[partition] = _Bits(generation, revision, bits)
         return Snapshot(
             self.shape, bits, result.now_us, generation.decode(), revision, bool(all_stale)
         )
 
     async def _state(self, partition: Partition) -> PartitionState:
         result = await self._steps.take(partition, "state", ())
-        generation, revision, keys, bits, copies, writes, lease, *rest = result.value
-        saturated, uncacheable, purges, due, first_purge, size = rest
-        return PartitionState(
-            partition,
-            result.now_us,
-            generation.decode(),
-            revision,
-            keys,
-            bits,
-            copies,
-            writes,
-            _time(lease),
-            saturated,
-            uncacheable,
-            purges,
-            due,
-            _time(first_purge),
-            size,
-        )
-
-    def _remember(self, partition: Partition, bits: _Bits) -> None:
-        if len(self._bits) >= _BITS_REMEMBERED:
-            self._bits.clear()
-        self._bits[partition] = bits
+        generation, *counts = result.value
+        for at in _TIMES_IN_STATE:
+            counts[at] = None if counts[at] is None else int(float(counts[at]))
+        return PartitionState(partition, result.now_us, generation.decode(), *counts)
 
     async def _of_all(
         self, partitions: Sequence[Partition], name: str, argument: int
@@ -329,14 +353,11 @@ class RedisSketch:
         )
 
 
-class _Names:
-    def __init__(self, namespace: str) -> None:
-        self._namespace = namespace
-
-    def __call__(self, partition: Partition) -> bytes:
-        database, class_name = (quote(name, safe="") for name in partition)
-        tag = f"{{{self._namespace}:{database}/{class_name}}}"
-        return arguments(*(f"{tag}:{name}" for name in PARTITION_KEYS))
+def _keys_of(namespace: str, partition: Partition) -> bytes:
+    """Return the names of a partition's keys, packed."""
+    database, class_name = (quote(name, safe="") for name in partition)
+    tag = f"{{{namespace}:{database}/{class_name}}}"
+    return arguments(*(f"{tag}:{name}" for name in PARTITION_KEYS))
 
 
 async def _all(calls: Iterable[Any]) -> list[Any]:
@@ -345,10 +366,6 @@ async def _all(calls: Iterable[Any]) -> list[Any]:
 
 def _pairs(versions: Mapping[str, int]) -> list[Any]:
     return [word for pair in versions.items() for word in pair]
-
-
-def _time(score: bytes | None) -> int | None:
-    return None if score is None else int(float(score))
 
 
 def _version(entry: bytes | None) -> int | None:

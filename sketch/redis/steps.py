@@ -37,13 +37,7 @@ _Calls: TypeAlias = Sequence[ScriptCall]
 
 
 class StepCoalescer:
-    """Coalesces the steps of one tick of the event loop, and of the time a round trip takes.
-
-    Args:
-        client: Sends them.
-        keys_of: Names the keys of a partition, packed.
-        expired_at_once: How many keys may expire in the course of a step at least.
-    """
+    """Coalesces the steps of one tick of the event loop, and of the time a round trip takes."""
 
     def __init__(
         self, client: ScriptClient, keys_of: Callable[[Partition], bytes], expired_at_once: int
@@ -61,13 +55,7 @@ class StepCoalescer:
     async def take(
         self, partition: Partition, name: str, arguments: Sequence[Any], keys: int = 1
     ) -> StepResult:
-        """Take one step on a partition.
-
-        Args:
-            partition: The partition.
-            name: What to do.
-            arguments: With what.
-            keys: How many keys that concerns.
+        """Take one step on a partition, which concerns so many keys.
 
         Raises:
             SketchUnavailable: It may have been taken or not.

@@ -24,7 +24,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 
-__all__ = ["ModelStore"]
+__all__ = ["ModelStore", "shown"]
 
 
 def _rank(value: Value | MissingType, id_: str) -> tuple[int, Any, bytes]:
@@ -38,7 +38,7 @@ class ModelStore:
 
     def __init__(self, config: SystemConfig | None = None) -> None:
         self.config = config or SystemConfig("model", "model", "memory:")
-        self._classes: dict[tuple[str, str], dict[str, StoredRecord]] = {}
+        self.classes: dict[tuple[str, str], dict[str, StoredRecord]] = {}
 
     async def open(self) -> None: ...
 
@@ -56,40 +56,40 @@ class ModelStore:
         return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        self._classes.setdefault((fragment.database, fragment.class_name), {})
+        self.classes.setdefault((fragment.database, fragment.class_name), {})
 
     async def drop(self, fragment: Fragment) -> None:
-        self._classes.pop((fragment.database, fragment.class_name), None)
+        self.classes.pop((fragment.database, fragment.class_name), None)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        rows = [(call, self._rows(call.fragment).get(call.id)) for call in calls]
+        rows = [(call, self.rows(call.fragment).get(call.id)) for call in calls]
         return [
-            self._record(c.fragment, c.id, c.fields) if r and r.is_live else None for c, r in rows
+            self.record(c.fragment, c.id, c.fields) if r and r.is_live else None for c, r in rows
         ]
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        return [self._write(call, token) for call in calls]
+        return [self.apply(call, token) for call in calls]
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
-        row = self._rows(fragment).setdefault(id_, StoredRecord())
+        row = self.row(fragment, id_)
         row.fenced.add(token)
         return dict(row.versions)
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         for fragment, id_ in keys:
-            row = self._rows(fragment).setdefault(id_, StoredRecord())
+            row = self.row(fragment, id_)
             row.intent = row.intent or intent
         return await self.record_states(keys)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         for fragment, id_ in keys:
-            row = self._rows(fragment).get(id_)
-            if row is not None and row.intent == intent:
+            row = self.row(fragment, id_)
+            if row.intent == intent:
                 row.intent = ""
                 row.joint = intent if joint and row.is_live else row.joint
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        rows = [self._rows(fragment).get(id_) or StoredRecord() for fragment, id_ in keys]
+        rows = [self.row(fragment, id_) for fragment, id_ in keys]
         return [
             RecordState(r.creation_version if r.is_live else None, dict(r.versions), r.intent)
             for r in rows
@@ -98,8 +98,7 @@ class ModelStore:
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
-        row = self._rows(fragment).get(id_)
-        return row.remembered.get(operation) if row else None
+        return self.row(fragment, id_).remembered.get(operation)
 
     async def scan(
         self,
@@ -109,12 +108,12 @@ class ModelStore:
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
         start = (after or "").encode()
-        ids = sorted((i for i, r in self._rows(fragment).items() if r.is_live), key=str.encode)
+        ids = sorted((i for i, r in self.rows(fragment).items() if r.is_live), key=str.encode)
         found = [i for i in ids if i.encode() > start][:limit]
-        return [self._record(fragment, i, fields) for i in found]
+        return [self.record(fragment, i, fields) for i in found]
 
     async def count(self, fragment: Fragment) -> int:
-        return sum(row.is_live for row in self._rows(fragment).values())
+        return sum(row.is_live for row in self.rows(fragment).values())
 
     async def ordered(
         self,
@@ -126,7 +125,7 @@ class ModelStore:
         after: tuple[Value | MissingType, str] | None = None,
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
-        rows = [(i, row) for i, row in self._rows(fragment).items() if row.is_live]
+        rows = [(i, row) for i, row in self.rows(fragment).items() if row.is_live]
         ranked = sorted(
             ((_rank(row.values.get(field_name, MISSING), i), i) for i, row in rows),
             key=lambda entry: entry[0],
@@ -135,16 +134,26 @@ class ModelStore:
         if after is not None:
             edge = _rank(*after)
             ranked = [e for e in ranked if (e[0] < edge if descending else e[0] > edge)]
-        return [self._record(fragment, i, fields) for _, i in ranked[:limit]]
+        return [self.record(fragment, i, fields) for _, i in ranked[:limit]]
 
-    def _rows(self, fragment: Fragment) -> dict[str, StoredRecord]:
-        return self._classes[fragment.database, fragment.class_name]
+    def rows(self, fragment: Fragment) -> dict[str, StoredRecord]:
+        """What reads see."""
+        return self.classes[fragment.database, fragment.class_name]
 
-    def _record(self, fragment: Fragment, id_: str, fields: tuple[str, ...] | None) -> Record:
-        row = self._rows(fragment)[id_]
-        record = row.shown(id_, fields)
-        return replace(record, intent=row.intent, joint=row.joint) if fragment.joint else record
+    def row(self, fragment: Fragment, id_: str) -> StoredRecord:
+        """What writes see."""
+        return self.rows(fragment).setdefault(id_, StoredRecord())
 
-    def _write(self, call: Write, token: str) -> WriteResult:
-        row = self._rows(call.fragment).setdefault(call.id, StoredRecord())
-        return apply_write(row, call, token, time.time_ns() // 1_000)
+    def record(self, fragment: Fragment, id_: str, fields: tuple[str, ...] | None) -> Record:
+        return shown(self.rows(fragment)[id_], fragment, id_, fields)
+
+    def apply(self, call: Write, token: str) -> WriteResult:
+        return apply_write(self.row(call.fragment, call.id), call, token, time.time_ns() // 1_000)
+
+
+def shown(
+    row: StoredRecord, fragment: Fragment, id_: str, fields: tuple[str, ...] | None
+) -> Record:
+    """Return a record as a reader of the fragment gets it."""
+    record = row.shown(id_, fields)
+    return replace(record, intent=row.intent, joint=row.joint) if fragment.joint else record

@@ -44,14 +44,14 @@ class SearchingModel(ModelStore):
             chosen = [r for r in chosen if is_beyond(self.values(r), r.id)]
         page, rest = chosen[: find.limit], chosen[find.limit :]
         resume = self.position(find.order, page[-1]) if rest else None
-        return SearchPage([self._record(find.fragment, r.id, find.fields) for r in page], resume)
+        return SearchPage([self.record(find.fragment, r.id, find.fields) for r in page], resume)
 
     def position(self, order: tuple[OrderBy, ...], record: Record) -> Position:
         return position_of(order, self.values(record), record.id)
 
     async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
-        rows = self._rows(fragment)
-        every = [self._record(fragment, i, None) for i, row in rows.items() if row.is_live]
+        rows = self.rows(fragment)
+        every = [self.record(fragment, i, None) for i, row in rows.items() if row.is_live]
         return [r for r in every if filter_ is None or self.holds(filter_, self.values(r))]
 
     def aggregates(

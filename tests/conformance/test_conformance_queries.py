@@ -95,7 +95,7 @@ class Haunted(SearchingModel):
     """Finds what is deleted."""
 
     async def find(self, find: SearchRequest) -> SearchPage:
-        for row in self._rows(find.fragment).values():
+        for row in self.rows(find.fragment).values():
             row.is_live = True
         return await super().find(find)
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from mediator.model.operators import Operator
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance import CHECKS, CheckStatus, run
-from mediator.stores.conformance.concurrency import _race
+from mediator.stores.conformance.concurrency import together
 from mediator.stores.port import (
     Fragment,
     Read,
@@ -93,7 +93,7 @@ class Forgetful(ModelStore):
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         results = await super().write(calls)
         for call in calls:
-            row = self._rows(call.fragment)[call.id]
+            row = self.rows(call.fragment)[call.id]
             if not row.is_live:
                 row.versions = dict.fromkeys(row.versions, 0)
         return results
@@ -129,7 +129,7 @@ class Haunted(ModelStore):
     """Counts tombstones, and keeps what was dropped."""
 
     async def count(self, fragment: Fragment) -> int:
-        return len(self._rows(fragment))
+        return len(self.rows(fragment))
 
     async def drop(self, fragment: Fragment) -> None: ...
 
@@ -174,7 +174,7 @@ class Unfenced(ModelStore):
     """Looks for a fence before it writes, and not once more when it does."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        rows = [self._rows(call.fragment).get(call.id) for call in calls]
+        rows = [self.rows(call.fragment).get(call.id) for call in calls]
         if any(row is not None and token in row.fenced for row in rows):
             return [WriteResult(Status.FENCED) for _ in calls]
         await asyncio.sleep(0)
@@ -186,7 +186,7 @@ class Unlocked(ModelStore):
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         for call in calls:
-            row = self._rows(call.fragment).get(call.id)
+            row = self.rows(call.fragment).get(call.id)
             if row is not None and not row.is_live and not call.intent:
                 row.intent = ""
         return await super().write(calls, token)
@@ -196,7 +196,7 @@ class Showing(ModelStore):
     """Counts records that are absent, but marked."""
 
     async def count(self, fragment: Fragment) -> int:
-        rows = self._rows(fragment).values()
+        rows = self.rows(fragment).values()
         return sum(row.is_live or bool(row.intent) for row in rows)
 
 
@@ -204,7 +204,7 @@ class Forgiving(ModelStore):
     """Fences only what is there."""
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
-        if id_ not in self._rows(fragment):
+        if id_ not in self.rows(fragment):
             return {}
         return await super().fence(fragment, id_, token)
 
@@ -305,7 +305,7 @@ async def test_writers_that_are_given_up_before_they_start_leave_nothing_behind(
         for given_up in (True, False):
             with suppress(TimeoutError):
                 async with asyncio.timeout(0 if given_up else None):
-                    await _race(*(write() for _ in range(3)))
+                    await together(*(write() for _ in range(3)))
             assert len(begun) == (0 if given_up else 3)
         gc.collect()
     assert [str(warning.message) for warning in warned] == []

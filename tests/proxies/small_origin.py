@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sketch.protocol.tags import tag_of
+from sketch.protocol.keys import tag_of
 from tests.process.caching.serving import served
 
 Message = dict[str, Any]

@@ -23,7 +23,7 @@ from sketch.purging import (
     fastly,
     varnish,
 )
-from sketch.purging.url_purger import target_of
+from sketch.purging.purgers import target_of
 
 KEYS = [CachedKey("news", "articles/a1#main"), CachedKey("news", "articles/a2#hits")]
 TAGS = [key.tag for key in KEYS]

@@ -22,7 +22,7 @@ from sketch.purging import (
     UrlPurger,
 )
 from sketch.purging import varnish as varnish_api
-from sketch.purging.events import (
+from sketch.purging.port import (
     PurgeEvent,
     PurgeQueueUnanswered,
     PurgerChanged,

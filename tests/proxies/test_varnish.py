@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from benchmarks.harness.varnish import Tags, Varnish, varnish
-from sketch.protocol.tags import tag_of
+from sketch.protocol.keys import tag_of
 from tests.faults.conditions import eventually
 from tests.proxies.small_origin import Origin, tag_of_target
 

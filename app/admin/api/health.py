@@ -25,15 +25,7 @@ def health_routes(
     *,
     guarded: bool,
 ) -> APIRouter:
-    """Make the routes.
-
-    Args:
-        stores: Returns the readiness of the stores, by the control plane.
-        lifecycle: Whether the process has started, and whether it drains.
-        metrics: What ``/metrics`` shows.
-        refresh: Looks up, before that, the metrics that no event carries.
-        guarded: Whether others need keys: probes have none, so readiness names no class then.
-    """
+    """Make the routes; where others need keys (`guarded`), readiness names no class."""
     router = APIRouter()
 
     async def readiness() -> dict[str, Any]:

@@ -24,9 +24,6 @@ class Assets:
     """The files of a folder, read once.
 
     All share one digest: modules import one another by relative addresses.
-
-    Args:
-        folder: Where they are.
     """
 
     def __init__(self, folder: Path) -> None:

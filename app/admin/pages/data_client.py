@@ -33,14 +33,10 @@ async def ask(
     parameters: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> dict[str, Any]:
-    """Ask the data API; return its document.
+    """Send a request to the data API; return its document.
 
-    Args:
-        request: The request of the page.
-        method: The method.
-        path: A path below ``/v1/``, each segment percent-encoded.
-        parameters: The query.
-        body: JSON as it was typed; what it says is for the data API to judge.
+    `path` is below ``/v1/``, percent-encoded; `body` is JSON as it was typed, for the data API to
+    judge.
 
     Raises:
         Refused: It answered with a problem.

@@ -19,11 +19,6 @@ async def read_form(
 ) -> dict[str, str]:
     """Read a form.
 
-    Args:
-        request: The request.
-        allowed: The fields that it may have.
-        largest: Its size at most, in bytes.
-
     Raises:
         HttpError: It is too large, or has a field that is unknown or doubled.
     """

@@ -32,15 +32,7 @@ _HERE: Final = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page in the menu.
-
-    Attributes:
-        title: Its name in the menu.
-        path: Where it is, e.g. ``/map``; its routes are below.
-        about: What it shows, in a sentence.
-        router: Its routes, made by `page_router`.
-        templates: The folder of its templates.
-    """
+    """A page in the menu."""
 
     title: str
     path: str
@@ -50,14 +42,7 @@ class Page:
 
 
 def render(request: Request, template: str, status: int = 200, **context: Any) -> Response:
-    """Answer with a template; what is shown is escaped, and what is not given is an error.
-
-    Args:
-        request: The request, whose path names the page.
-        template: Name of the template.
-        status: Status of the answer.
-        **context: What the template shows.
-    """
+    """Answer with a template; what is shown is escaped, and what is not given is an error."""
     text = request.app.state.site.render(request.url.path, template, **context)
     return HTMLResponse(text, status, HEADERS)
 

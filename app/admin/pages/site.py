@@ -28,12 +28,7 @@ PAGES: Final[tuple[Page, ...]] = (
 
 
 def mount_pages(app: FastAPI, pages: Sequence[Page] = PAGES) -> None:
-    """Serve pages and their files.
-
-    Args:
-        app: The admin application.
-        pages: The pages.
-    """
+    """Serve pages and their files."""
     site = _Site(pages)
     app.state.site = site
     app.include_router(site.assets.router())

@@ -4,14 +4,13 @@ It needs no test framework, so that a store can be proven from outside the proje
 (docs/stores.md)::
 
     report = await run(store)
-    assert report.conforms, report.having(Judgement.FAILED)
+    assert report.conforms, report.having(CheckStatus.FAILED)
 """
 
 from mediator.stores.conformance.check import Check, Proof, describe
 from mediator.stores.conformance.expect import ConformanceFailure, NotOffered
-from mediator.stores.conformance.runner import CheckStatus, Finding, Report, run, run_check
+from mediator.stores.conformance.runner import CHECKS, CheckStatus, Finding, Report, run, run_check
 from mediator.stores.conformance.scratch import SCRATCH_DATABASE, Scratch
-from mediator.stores.conformance.suite import CHECKS
 
 __all__ = [
     "CHECKS",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +20,7 @@ from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, identical, require, same, show
 from mediator.stores.conformance.query_rows import Searched, meets, searched
-from mediator.stores.conformance.samples import collection, plain
+from mediator.stores.conformance.samples import collection, plain, sortable
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import Aggregating
 
@@ -124,23 +125,11 @@ def _avg(values: Sequence[Any]) -> Any:
     return float(sum(map(Fraction, values)) / len(values))
 
 
-def _least(values: Sequence[Any]) -> Any:
-    return min(values, key=_ordering)
-
-
-def _greatest(values: Sequence[Any]) -> Any:
-    return max(values, key=_ordering)
-
-
-def _ordering(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
-_FUNCTIONS: Final = {
+_FUNCTIONS: Final[Mapping[Function, Callable[[Sequence[Any]], Any]]] = {
     Function.SUM: _sum,
     Function.AVG: _avg,
-    Function.MIN: _least,
-    Function.MAX: _greatest,
+    Function.MIN: partial(min, key=sortable),
+    Function.MAX: partial(max, key=sortable),
 }
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from mediator.model.change import change_id
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX
-from mediator.schema.tree import Field, MissingType
+from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Values
-from mediator.stores.conformance.cases import Case, cases
 from mediator.stores.conformance.change_reader import ChangeReader, expect_changes, json_of, summary
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import applied, expect_status, require, same
 from mediator.stores.conformance.samples import (
     EDGES,
+    Case,
+    cases,
     collection,
     counter,
     edges_of,
@@ -25,7 +25,7 @@ from mediator.stores.conformance.samples import (
     text,
 )
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import Status, Write, WriteResult
+from mediator.stores.port import Status, WriteResult
 
 __all__ = ["THEME"]
 
@@ -141,10 +141,6 @@ async def edge_values_are_logged_exactly(scratch: Scratch) -> None:
             same((change.after or {}).get(name), (after or {}).get(name), f"{name} after")
 
 
-def _value_of(case: Case) -> Values:
-    return {} if isinstance(case.before, MissingType) else {case.field.name: case.before}
-
-
 def _cases_on(type_: FieldType, scratch: Scratch) -> list[Case]:
     return [
         case
@@ -155,13 +151,18 @@ def _cases_on(type_: FieldType, scratch: Scratch) -> list[Case]:
     ]
 
 
-async def _operators_are_logged(type_: FieldType, scratch: Scratch) -> None:
+_TYPES = sorted({type_ for types in APPLICABLE.values() for type_ in types})
+
+
+@THEME.proves_each(_TYPES, "operators_on_{}_are_logged", "contract")
+async def operators_are_logged(type_: FieldType, scratch: Scratch) -> None:
+    """Changes by operators on {} have whole images, before and after."""
     some = _cases_on(type_, scratch)
     reader = await ChangeReader.to(
         scratch, *{case.field.name: case.field for case in some}.values()
     )
     subject = reader.subject
-    rows = [subject.creation(str(i), _value_of(case)) for i, case in enumerate(some)]
+    rows = [subject.creation(str(i), case.row) for i, case in enumerate(some)]
     changes = [
         subject.change(str(i), operators=(case.call,), returning=(case.field.name,))
         for i, case in enumerate(some)
@@ -169,13 +170,10 @@ async def _operators_are_logged(type_: FieldType, scratch: Scratch) -> None:
     await subject.write_all(rows)
     results = await subject.write_all(changes)
     pairs = zip(changes, results, strict=True)
-    await reader.until({_id(write) for write, r in pairs if r.status is Status.APPLIED})
+    done = [write for write, result in pairs if result.status is Status.APPLIED]
+    await reader.until({change_id(write.operation, "main") for write in done})
     for i, (case, result) in enumerate(zip(some, results, strict=True)):
         _run(reader, str(i), case, result)
-
-
-def _id(write: Write) -> str:
-    return change_id(write.operation, "main")
 
 
 def _run(reader: ChangeReader, id_: str, case: Case, result: WriteResult) -> None:
@@ -184,18 +182,9 @@ def _run(reader: ChangeReader, id_: str, case: Case, result: WriteResult) -> Non
     if result.status is Status.REFUSED:
         same(changes, [], what)
         return
-    before, after = (json_of(fragment, values) for values in (_value_of(case), result.values))
+    before, after = (json_of(fragment, values) for values in (case.row, result.values))
     version = applied(result, what).versions["main"]
     same(changes, [("main", "update", version, before, after)], what)
-
-
-for _type in sorted({type_ for types in APPLICABLE.values() for type_ in types}):
-    THEME.add(
-        f"operators_on_{_type}_are_told",
-        "contract",
-        partial(_operators_are_logged, _type),
-        f"Changes by operators on {_type} have whole images, before and after.",
-    )
 
 
 @THEME.proves("contract")

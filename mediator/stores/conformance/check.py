@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
 
 from mediator.model.operators import Operator
 from mediator.schema.annotations import Capability
@@ -17,6 +18,8 @@ CheckFunction: TypeAlias = Callable[[Scratch], Awaitable[None]]
 
 Proof: TypeAlias = Capability | tuple[Operator, FieldType] | Literal["contract"]
 """What a passed check proves: a capability, an operator on a type, or the port's contract."""
+
+_F = TypeVar("_F", bound=Callable[..., Awaitable[None]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +40,42 @@ class Check:
 
 
 class Theme:
-    """Collects the checks of one module, in the order they are written."""
+    """Collects checks of one subject, in the order they are written."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._checks: list[Check] = []
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """The checks collected so far."""
-        return tuple(self._checks)
+        self.name = name
+        self.checks: list[Check] = []
 
     def proves(self, proof: Proof) -> Callable[[CheckFunction], CheckFunction]:
         """Collect the decorated function; its name and docstring describe the check."""
 
         def collect(function: CheckFunction) -> CheckFunction:
-            self.add(function.__name__, proof, function, function.__doc__ or "")
+            self._add(function.__name__, proof, function, function.__doc__ or "")
             return function
 
         return collect
 
-    def add(self, name: str, proof: Proof, run: CheckFunction, description: str) -> None:
-        """Collect a generated check, one of a family."""
+    def proves_each(
+        self, kinds: Iterable[FieldType | tuple[Operator, FieldType]], name: str, proof: Proof
+    ) -> Callable[[_F], _F]:
+        """Collect the decorated function once for each kind, which it gets before its scratch.
+
+        `name` and the docstring have ``{}`` for the kind. An operator on a type proves itself.
+        """
+
+        def collect(function: _F) -> _F:
+            for kind in kinds:
+                parts = kind if isinstance(kind, tuple) else (kind,)
+                description = (function.__doc__ or "").format(*parts)
+                proved = kind if isinstance(kind, tuple) else proof
+                self._add(name.format(*parts), proved, partial(function, *parts), description)
+            return function
+
+        return collect
+
+    def _add(self, name: str, proof: Proof, run: CheckFunction, description: str) -> None:
         line = description.strip().splitlines()[0]
-        self._checks.append(Check(f"{self._name}.{name}", proof, run, line))
+        self.checks.append(Check(f"{self.name}.{name}", proof, run, line))
 
 
 def describe(proof: Proof) -> str:

@@ -23,7 +23,7 @@ from mediator.stores.conformance.samples import collection, counter
 from mediator.stores.conformance.scratch import Scratch, Subject, gathered
 from mediator.stores.port import Status, WriteResult
 
-__all__ = ["THEME"]
+__all__ = ["THEME", "together"]
 
 THEME = Theme("concurrency")
 
@@ -33,7 +33,7 @@ ROUNDS = 12
 ATTEMPTS = 4 * WRITERS
 
 
-async def _race(*writes: Coroutine[Any, Any, WriteResult]) -> list[WriteResult]:
+async def together(*writes: Coroutine[Any, Any, WriteResult]) -> list[WriteResult]:
     """Start writers together: each waits for all others to be about to send."""
     barrier = asyncio.Barrier(len(writes))
 
@@ -58,7 +58,7 @@ async def one_winner_for_each_version(scratch: Scratch) -> None:
     subject = await scratch.subject(counter())
     versions = applied(await subject.create("x", {"n": -1})).versions
     for round_ in range(ROUNDS):
-        results = await _race(
+        results = await together(
             *(subject.update("x", {"n": w}, expect=versions) for w in range(WRITERS))
         )
         same(len(_winners(results)), 1, f"winners of round {round_}")
@@ -96,7 +96,7 @@ async def one_creation_wins(scratch: Scratch) -> None:
     subject = await scratch.subject(counter())
     for round_ in range(ROUNDS):
         id_ = f"x{round_}"
-        results = await _race(*(subject.create(id_, {"n": w}) for w in range(WRITERS)))
+        results = await together(*(subject.create(id_, {"n": w}) for w in range(WRITERS)))
         statuses = Counter(result.status for result in results)
         same(statuses[Status.APPLIED], 1, f"creations applied in round {round_}")
         same(statuses[Status.EXISTS], WRITERS - 1, f"creations refused in round {round_}")
@@ -111,7 +111,7 @@ async def one_deletion_wins(scratch: Scratch) -> None:
     for round_ in range(ROUNDS):
         versions = applied(await subject.replace("x", {"n": 0})).versions
         update = (subject.update("x", {"n": w}, expect=versions) for w in range(WRITERS - 1))
-        results = await _race(subject.delete("x", expect=versions), *update)
+        results = await together(subject.delete("x", expect=versions), *update)
         same(len(_winners(results)), 1, f"winners of round {round_}")
         gone = results[0].status is Status.APPLIED
         same(await subject.read("x") is None, gone, "absence, when the deletion won")
@@ -124,7 +124,7 @@ async def creations_and_deletions_alternate(scratch: Scratch) -> None:
     results = []
     for _ in range(ROUNDS):
         makers = (subject.create("x", {"n": 1}) for _ in range(WRITERS // 2))
-        results += await _race(*makers, *(subject.delete("x") for _ in range(WRITERS // 2)))
+        results += await together(*makers, *(subject.delete("x") for _ in range(WRITERS // 2)))
     won = sorted(_winners(results), key=lambda result: result.versions["main"])
     versions = [result.versions["main"] for result in won]
     require(len(set(versions)) == len(versions), "two writes got the same version")
@@ -141,7 +141,7 @@ async def groups_do_not_disturb_each_other(scratch: Scratch) -> None:
     subject = await scratch.subject(*(counter(f"n{i}", group=f"g{i}") for i in range(WRITERS)))
     versions = applied(await subject.create("x")).versions
     for round_ in range(ROUNDS):
-        results = await _race(
+        results = await together(
             *(
                 subject.update("x", {f"n{i}": round_}, expect={f"g{i}": versions[f"g{i}"]})
                 for i in range(WRITERS)
@@ -156,13 +156,15 @@ async def _operate(subject: Subject, id_: str, calls: Sequence[OperatorCall]) ->
     results: list[WriteResult] = []
     for start in range(0, len(calls), WRITERS):
         some = calls[start : start + WRITERS]
-        results += await _race(*(subject.update(id_, operators=(c,), returning=()) for c in some))
+        results += await together(
+            *(subject.update(id_, operators=(c,), returning=()) for c in some)
+        )
     return results
 
 
 @THEME.proves(Capability.ATOMIC_UPDATES)
 async def increments_are_not_lost(scratch: Scratch) -> None:
-    """Concurrent increments add up, and each represences a value of its own."""
+    """Concurrent increments add up, and each returns a value of its own."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 0})
     total = WRITERS * ROUNDS
@@ -200,7 +202,7 @@ async def an_operation_happens_once(scratch: Scratch) -> None:
     for round_ in range(1, ROUNDS + 1):
         add = OperatorCall("n", Operator.INC, 1)
         write = subject.change("x", operators=(add,), remember="f", returning=("n",))
-        results = await _race(*(subject.write(write) for _ in range(WRITERS)))
+        results = await together(*(subject.write(write) for _ in range(WRITERS)))
         statuses = Counter(result.status for result in results)
         expected = Counter({Status.APPLIED: 1, Status.REPLAYED: WRITERS - 1})
         same(dict(statuses), dict(expected), f"statuses in round {round_}")
@@ -215,7 +217,7 @@ async def an_operation_creates_once(scratch: Scratch) -> None:
     subject = await scratch.subject(counter())
     for round_ in range(ROUNDS):
         write = subject.creation(f"x{round_}", {"n": 1}, remember="f")
-        results = await _race(*(subject.write(write) for _ in range(WRITERS)))
+        results = await together(*(subject.write(write) for _ in range(WRITERS)))
         statuses = Counter(result.status for result in results)
         expected = Counter({Status.APPLIED: 1, Status.REPLAYED: WRITERS - 1})
         same(dict(statuses), dict(expected), f"statuses in round {round_}")

@@ -52,6 +52,8 @@ def identical(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, Mapping):
         return left.keys() == right.keys() and all(identical(left[k], right[k]) for k in left)
+    if isinstance(left, Record):
+        return left == right and identical(dict(left.values), dict(right.values))
     if isinstance(left, list):
         return len(left) == len(right) and all(map(identical, left, right))
     if isinstance(left, float):

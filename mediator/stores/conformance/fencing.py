@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from typing import Any, Final
 
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
@@ -17,7 +18,7 @@ from mediator.stores.conformance.samples import HOSTILE_TEXTS, counter
 from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import Status, Write, WriteResult
 
-__all__ = ["THEME"]
+__all__ = ["THEME", "race", "racing_writes"]
 
 THEME = Theme("fencing")
 
@@ -132,30 +133,41 @@ async def replays_are_still_answered(scratch: Scratch) -> None:
     same(again.versions, first.versions, "versions of the retry")
 
 
+def racing_writes(subject: Subject) -> Iterator[Write]:
+    """Yield writes to the record `old` and creations, many rounds of them."""
+    for round_ in range(ROUNDS):
+        yield subject.change("old", {"n": round_})
+        yield subject.replacement("old", {"n": round_}, remember="f")
+        yield subject.replacement(f"new{round_}", {"n": round_})
+        yield subject.creation(f"created{round_}", {"n": round_})
+
+
+async def race(
+    subject: Subject,
+    write: Write,
+    sending: Coroutine[Any, Any, WriteResult],
+    stopping: Awaitable[Mapping[str, int]],
+    refusal: Status,
+) -> None:
+    """Require that a write is among the versions of what stops it, or has not happened."""
+    before = await subject.read(write.id)
+    task = asyncio.ensure_future(sending)
+    await asyncio.sleep(0)  # the write is on its way when it is stopped
+    versions = await stopping
+    result = await task
+    if result.status is Status.APPLIED:
+        same(versions, result.versions, f"versions of a faster {write.kind.name}")
+    else:
+        expect_status(result, refusal, f"a slower {write.kind.name}")
+        same(await subject.read(write.id), before, f"after a slower {write.kind.name}")
+
+
 @THEME.proves("contract")
 async def write_or_fence_comes_first(scratch: Scratch) -> None:
     """A write that races with its fence is either among its versions, or has not happened."""
     subject = await scratch.subject(counter())
     await subject.create("old", {"n": -1})
-    for round_ in range(ROUNDS):
-        for write in (
-            subject.change("old", {"n": round_}),
-            subject.replacement("old", {"n": round_}, remember="f"),
-            subject.replacement(f"new{round_}", {"n": round_}),
-            subject.creation(f"created{round_}", {"n": round_}),
-        ):
-            await _race(subject, write, f"token {round_} {write.id} {write.operation}")
-
-
-async def _race(subject: Subject, write: Write, token: str) -> None:
-    before = await subject.read(write.id)
-    writing = asyncio.ensure_future(_send(subject, write, token))
-    await asyncio.sleep(0)
-    versions = await _fence(subject, write.id, token)
-    result = await writing
-    after = await subject.read(write.id)
-    if result.status is Status.APPLIED:
-        same(versions, result.versions, f"versions of an earlier {write.kind.name}")
-    else:
-        expect_status(result, Status.FENCED, f"a {write.kind.name} that was slower")
-        same(after, before, f"the record after a {write.kind.name} that was slower")
+    for write in racing_writes(subject):
+        token = f"token {write.operation}"
+        sending, fencing = _send(subject, write, token), _fence(subject, write.id, token)
+        await race(subject, write, sending, fencing, Status.FENCED)

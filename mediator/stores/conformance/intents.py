@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,12 +18,14 @@ from mediator.stores.conformance.expect import (
     require,
     same,
 )
+from mediator.stores.conformance.fencing import race, racing_writes
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
 from mediator.stores.conformance.scratch import Scratch, Subject, gathered
 from mediator.stores.port import (
     Lockable,
     Ordered,
     Queryable,
+    Record,
     RecordState,
     SearchRequest,
     Status,
@@ -57,12 +58,9 @@ async def _record_state(store: Lockable, subject: Subject, id_: str) -> RecordSt
 
 def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]:
     return (
-        subject.change(id_, {"n": 9}, **what),
-        subject.change(id_, {"n": 9}, remember="f", **what),
-        subject.replacement(id_, {"n": 9}, **what),
-        subject.replacement(id_, {"n": 9}, remember="f", **what),
+        *subject.every_kind(id_, {"n": 9}, **what),
+        *subject.every_kind(id_, {"n": 9}, remember="f", **what),
         subject.creation(id_, {"n": 9}, **what),
-        subject.deletion(id_, **what),
     )
 
 
@@ -88,11 +86,7 @@ async def absent_records_can_have_intents(scratch: Scratch) -> None:
     store, subject = _lockable(scratch), await scratch.subject(counter(index=True))
     for id_ in filter(None, HOSTILE_TEXTS):
         state = await _lock(store, subject, id_)
-        same(
-            (state.creation_version, state.versions, state.intent),
-            (None, {}, INTENT),
-            "an absent record",
-        )
+        same(state, RecordState(None, {}, INTENT), "an absent record")
         for write in _of_every_kind(subject, id_):
             expect_status(await subject.write(write), Status.LOCKED, f"{write.kind.name}")
         same(await subject.read(id_), None, "the record")
@@ -170,28 +164,12 @@ async def intents_do_not_affect_reads(scratch: Scratch) -> None:
     await subject.create("x", {"n": 1, "l": [1]})
     await subject.create("gone", {"n": 2})
     await subject.delete("gone")
-    before = await _everything(subject)
-    for id_ in ("x", "gone", "never"):
-        await _lock(store, subject, id_)
-    same(await _everything(subject), before, "reads of records with intents")
-    for id_ in ("x", "gone", "never"):
-        await store.unlock([(subject.fragment, id_)], INTENT)
-    same(await _everything(subject), before, "reads of records that had intents")
-
-
-async def _everything(subject: Subject) -> list[object]:
-    store, fragment = subject.store, subject.fragment
-    ids = ["x", "gone", "never"]
-    shown: list[object] = [
-        await store.count(fragment),
-        await store.scan(fragment, None, 10),
-        await store.scan(fragment, None, 10, ("n",)),
-        await subject.read_all(ids),
-        await subject.read_all(ids, ("n",)),
-    ]
-    if isinstance(store, Ordered):
-        shown.append(await store.ordered(fragment, "n", descending=False, after=None, limit=10))
-    return shown
+    before = await _read(subject)
+    keys = [(subject.fragment, id_) for id_ in ("x", "gone", "never")]
+    for what, change in (("with", store.lock), ("that had", store.unlock)):
+        await change(keys, INTENT)
+        same(await _read(subject), before, f"reads of records {what} intents")
+        same(await subject.store.count(subject.fragment), 1, f"count of records {what} intents")
 
 
 @THEME.proves("contract")
@@ -238,28 +216,13 @@ async def write_or_intent_comes_first(scratch: Scratch) -> None:
     """A write that races with an intent is seen by it, or refused by it."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": -1})
-    for round_ in range(ROUNDS):
-        for write in (
-            subject.change("old", {"n": round_}),
-            subject.replacement("old", {"n": round_}, remember="f"),
-            subject.replacement(f"new{round_}", {"n": round_}),
-            subject.creation(f"created{round_}", {"n": round_}),
-        ):
-            await _race(store, subject, write)
-            await store.unlock([(subject.fragment, write.id)], INTENT)
 
+    async def lock(id_: str) -> Mapping[str, int]:
+        return (await _lock(store, subject, id_)).versions
 
-async def _race(store: Lockable, subject: Subject, write: Write) -> None:
-    writing = asyncio.ensure_future(subject.write(write))
-    await asyncio.sleep(0)
-    state = await _lock(store, subject, write.id)
-    result = await writing
-    if result.status is Status.APPLIED:
-        same(state.versions, dict(result.versions), f"versions of a faster {write.kind.name}")
-    else:
-        expect_status(result, Status.LOCKED, f"a slower {write.kind.name}")
-        now = await _record_state(store, subject, write.id)
-        same(now.versions, state.versions, f"the record after a slower {write.kind.name}")
+    for write in racing_writes(subject):
+        await race(subject, write, subject.write(write), lock(write.id), Status.LOCKED)
+        await store.unlock([(subject.fragment, write.id)], INTENT)
 
 
 @THEME.proves("contract")
@@ -276,20 +239,13 @@ async def many_records_get_intents_in_one_call(scratch: Scratch) -> None:
     states = await store.lock(keys, INTENT)
     intents = [OTHER if id_ == "taken" else INTENT for _, id_ in keys]
     same([each.intent for each in states], intents, "the intents returned")
-    creation_versions = [each.creation_version is None for each in states]
-    same(
-        creation_versions,
-        [id_ != "there" or f is second.fragment for f, id_ in keys],
-        "who is absent",
-    )
+    absent = [id_ != "there" or f is second.fragment for f, id_ in keys]
+    same([each.creation_version is None for each in states], absent, "which are absent")
     same(states[1].versions, deleted, "versions of a tombstone")
     same(await store.record_states(keys), states, "the states")
     await store.unlock(keys, INTENT)
-    same(
-        [s.intent for s in await store.record_states(keys)],
-        ["", "", OTHER, *[""] * (len(keys) - 3)],
-        "left",
-    )
+    left = ["", "", OTHER, *[""] * (len(keys) - 3)]
+    same([s.intent for s in await store.record_states(keys)], left, "the intents left")
     same(await store.lock([], INTENT), [], "no records")
     await store.unlock([], INTENT)
 
@@ -301,14 +257,13 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     plain = await scratch.subject(*fields)
     subject = await scratch.prepare(replace(plain.fragment, joint=True), plain.fragment)
-    for number, write in enumerate(
-        (
-            subject.creation("x", {"n": 1, "l": [1]}),
-            subject.change("x", {"n": 2}),
-            subject.replacement("x", {"n": 3}),
-            subject.change("x", {"n": 4}, remember="f"),
-        )
-    ):
+    writes = (
+        subject.creation("x", {"n": 1, "l": [1]}),
+        subject.change("x", {"n": 2}),
+        subject.replacement("x", {"n": 3}),
+        subject.change("x", {"n": 4}, remember="f"),
+    )
+    for number, write in enumerate(writes):
         intent = f"joint-{number}"
         await _lock(store, subject, "x", intent)
         if number:
@@ -323,27 +278,33 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
         await _lock(store, subject, "absent")
         keys = [(subject.fragment, id_) for id_ in ("x", "absent")]
         await store.unlock(keys, INTENT, joint=joint)
-        same(
-            await _shown(subject),
-            {("", INTENT if joint else "joint-3")},
-            "after the intent has gone",
-        )
+        last = INTENT if joint else "joint-3"
+        same(await _shown(subject), {("", last)}, "after the intent has gone")
     same(await subject.read("absent"), None, "an absent record")
     same(await subject.values("x"), {"n": 5}, "the record")
 
 
 async def _shown(subject: Subject) -> set[tuple[str, str]]:
-    """Return the intents and joint writes of `x` in every way of reading."""
-    store, fragment = subject.store, subject.fragment
-    records = await subject.read_all(["x"]) + await subject.read_all(["x"], ("n",))
-    records += await subject.read_all(["x", "y"])
-    records += await store.scan(fragment, None, 10)
-    records += await store.scan(fragment, None, 10, ("n",))
-    if isinstance(store, Ordered):
-        records += await store.ordered(fragment, "n", descending=True, after=None, limit=10)
-    if isinstance(store, Queryable):
-        records += (await store.find(SearchRequest(fragment, None, (), 10))).records
+    """Return the intents and joint writes of records in every way of reading."""
+    records = [record for some in await _read(subject) for record in some]
     return {(record.intent, record.joint) for record in records if record is not None}
+
+
+async def _read(subject: Subject) -> list[Sequence[Record | None]]:
+    """Read records in every way."""
+    store, fragment = subject.store, subject.fragment
+    shown: list[Sequence[Record | None]] = []
+    for fields in (None, ("n",)):
+        shown.append(await subject.read_all(["x"], fields))
+        shown.append(await subject.read_all(["x", "gone", "never"], fields))
+        shown.append(await store.scan(fragment, None, 10, fields))
+    if isinstance(store, Ordered):
+        shown += [
+            await store.ordered(fragment, "n", descending=down, limit=10) for down in (False, True)
+        ]
+    if isinstance(store, Queryable):
+        shown.append(list((await store.find(SearchRequest(fragment, None, (), 10))).records))
+    return shown
 
 
 _INCREMENT: Final = (OperatorCall("n", Operator.INC, 1),)
@@ -381,11 +342,8 @@ async def many_writes_remove_their_intents(scratch: Scratch) -> None:
         created = [makes and state.creation_version is None for state in before]
         same([result.created for result in results], created, f"what {name} created")
         if writes[0].kind is not WriteKind.DELETE:
-            same(
-                [r.creation_version for r in results],
-                [s.creation_version for s in after],
-                f"creation_versions after {name}",
-            )
+            creations = [s.creation_version for s in after]
+            same([r.creation_version for r in results], creations, f"creation versions, {name}")
             records = await subject.read_all(ids)
             same([r and r.values["n"] for r in records], [round_] * len(ids), f"values, {name}")
         again = Status.LOCKED if writes[0].remember is None else Status.REPLAYED

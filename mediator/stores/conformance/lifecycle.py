@@ -11,13 +11,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, applied, expect_status, require, same
 from mediator.stores.conformance.samples import collection, counter, text
-from mediator.stores.conformance.scratch import (
-    SCRATCH_DATABASE,
-    Scratch,
-    Subject,
-    fragment_of,
-    gathered,
-)
+from mediator.stores.conformance.scratch import SCRATCH_DATABASE, Scratch, Subject, gathered
 from mediator.stores.port import Ordered, Reapable, Status
 
 __all__ = ["THEME"]
@@ -28,8 +22,8 @@ THEME = Theme("lifecycle")
 async def _reshape(scratch: Scratch, subject: Subject, fields: Sequence[Field]) -> Subject:
     """Prepare the same class with other fields."""
     before = subject.fragment
-    after = fragment_of(before.system, before.class_name, fields)
-    return await scratch.prepare(replace(after, schema_version=2), before)
+    after = scratch.fragment(before.class_name, fields, schema_version=2)
+    return await scratch.prepare(after, before)
 
 
 @THEME.proves("contract")
@@ -58,11 +52,9 @@ async def preparing_again_keeps_data(scratch: Scratch) -> None:
 async def classes_are_prepared_concurrently(scratch: Scratch) -> None:
     """Several processes may prepare the same classes of a new database at the same time."""
     database = f"{SCRATCH_DATABASE}_{uuid.uuid4().hex}"
-    named = [
-        fragment_of(scratch.store.config.name, name, [counter(index=True)]) for name in "ab" * 3
-    ]
-    fragments = [replace(fragment, database=database, database_id=database) for fragment in named]
-    subjects = await gathered(scratch.prepare(fragment) for fragment in fragments)
+    fields = [counter(index=True)]
+    fragments = [scratch.fragment(name, fields, database=database) for name in "ab" * 3]
+    subjects = await gathered(map(scratch.prepare, fragments))
     for n, subject in enumerate(subjects):
         applied(await subject.create(f"x{n}", {"n": n}), "CREATE in a class prepared thrice")
     same(await scratch.store.count(subjects[0].fragment), 3, "count")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from mediator.model.apply import Refused, apply_operator
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.limits import INTEGER_MAX
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Values
-from mediator.stores.conformance.cases import Case, cases
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
     ConformanceFailure,
@@ -22,7 +20,7 @@ from mediator.stores.conformance.expect import (
     same,
     show,
 )
-from mediator.stores.conformance.samples import collection, counter
+from mediator.stores.conformance.samples import Case, cases, collection, counter
 from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import Status, StoreRefused, WriteResult
 
@@ -33,10 +31,6 @@ THEME = Theme("operators")
 _CALM = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def _row(case: Case) -> Values:
-    return {} if isinstance(case.before, MissingType) else {case.field.name: case.before}
-
-
 def _described(case: Case) -> str:
     call = case.call
     return f"{call.operator} {show(call.argument)} on {case.field.name} = {show(case.before)}"
@@ -45,9 +39,8 @@ def _described(case: Case) -> str:
 async def _prepared(scratch: Scratch, some: Sequence[Case]) -> Subject:
     """Make one record for each case, holding what its field holds before."""
     subject = await scratch.subject(*{case.field.name: case.field for case in some}.values())
-    rows = [subject.creation(str(i), _row(case)) for i, case in enumerate(some)]
-    for case, result in zip(some, await subject.write_all(rows), strict=True):
-        applied(result, f"CREATE for {_described(case)}")
+    rows = [subject.creation(str(i), case.row) for i, case in enumerate(some)]
+    await subject.apply_all(rows, "for an operator")
     return subject
 
 
@@ -73,13 +66,13 @@ def _run(case: Case, result: WriteResult | None, after: Values) -> None:
     try:
         expected = apply_operator(case.field, case.before, case.call, _CALM)
     except Refused as refused:
-        same(after, _row(case), f"after a refused {_described(case)}")
+        same(after, case.row, f"after a refused {_described(case)}")
         if result is not None:
             expect_status(result, Status.REFUSED, _described(case))
             same(result.failure, refused.failure, f"failure of {_described(case)}")
         return
     if result is None:
-        same(after, _row(case), f"after {_described(case)}, which the store does not support")
+        same(after, case.row, f"after {_described(case)}, which the store does not support")
         return
     row = {} if isinstance(expected, MissingType) else {case.field.name: expected}
     applied(result, _described(case))
@@ -87,25 +80,23 @@ def _run(case: Case, result: WriteResult | None, after: Values) -> None:
     same(after, row, f"read after {_described(case)}")
 
 
-async def _agrees(operator: Operator, type_: FieldType, scratch: Scratch) -> None:
+_PAIRS = [
+    (operator, type_)
+    for operator, types in APPLICABLE.items()
+    if operator not in (Operator.SET, Operator.UNSET, Operator.NOW)
+    for type_ in sorted(types)
+]
+
+
+@THEME.proves_each(_PAIRS, "{}_on_{}", "contract")
+async def agrees(operator: Operator, type_: FieldType, scratch: Scratch) -> None:
+    """{} on {} is exact at the edges, or refused."""
     some = list(cases(operator, type_))
     subject = await _prepared(scratch, some)
     results = await _apply_all(subject, some)
     records = await subject.read_all([str(i) for i in range(len(some))])
     for case, result, record in zip(some, results, records, strict=True):
         _run(case, result, present(record, _described(case)).values)
-
-
-for _operator, _types in APPLICABLE.items():
-    if _operator in (Operator.SET, Operator.UNSET, Operator.NOW):
-        continue
-    for _type in sorted(_types):
-        THEME.add(
-            f"{_operator}_on_{_type}",
-            (_operator, _type),
-            partial(_agrees, _operator, _type),
-            f"{_operator} on {_type} is exact at the edges, or refused.",
-        )
 
 
 @THEME.proves((Operator.NOW, FieldType.TIMESTAMP))
@@ -125,10 +116,6 @@ async def now_on_timestamp(scratch: Scratch) -> None:
         same(await subject.values(str(i)), dict(result.values), "read after now")
 
 
-def _offered(scratch: Scratch, *pairs: tuple[Operator, FieldType]) -> bool:
-    return all(scratch.store.supports(operator, type_) for operator, type_ in pairs)
-
-
 @THEME.proves("contract")
 async def several_operators_in_one_write(scratch: Scratch) -> None:
     """Operators on several fields of several groups are applied together."""
@@ -145,21 +132,21 @@ async def several_operators_in_one_write(scratch: Scratch) -> None:
         collection(FieldType.SET, FieldType.INTEGER, "s", group="side"),
     )
     types = {field.name: field.type for field in fields}
-    offered = tuple(c for c in calls if _offered(scratch, (c.operator, types[c.field])))
+    offered = tuple(c for c in calls if scratch.store.supports(c.operator, types[c.field]))
+    before: Values = {"n": 1, "m": 1, "l": [1], "s": [2]}
+    after: Values = {"n": 3, "m": 7, "l": [1, 3], "s": [1, 2]}
     subject = await scratch.subject(*fields)
-    await subject.create("x", {"n": 1, "m": 1, "l": [1], "s": [2]})
+    await subject.create("x", before)
     result = await subject.update("x", operators=offered, returning=())
-    full = {"n": 3, "m": 7, "l": [1, 3], "s": [1, 2]}
-    before = {"n": 1, "m": 1, "l": [1], "s": [2]}
-    done = {call.field for call in offered}
-    expected = {name: (full if name in done else before)[name] for name in full}
+    expected = before | {call.field: after[call.field] for call in offered}
     same(applied(result).values, expected, "after several operators")
 
 
 @THEME.proves("contract")
 async def a_refused_operator_undoes_all(scratch: Scratch) -> None:
     """A write of which one operator is refused leaves every field and version as it was."""
-    if not _offered(scratch, (Operator.INC, FieldType.INTEGER), (Operator.PUSH, FieldType.LIST)):
+    supports = scratch.store.supports
+    if not (supports(Operator.INC, FieldType.INTEGER) and supports(Operator.PUSH, FieldType.LIST)):
         return
     subject = await scratch.subject(
         counter("a"),

@@ -1,4 +1,4 @@
-"""Searching by filters: what a store applies and what it leaves find together what holds.
+"""Searching: what a store applies and what it leaves find together what holds, in order.
 
 A store may leave everything to the mediator; what it says it has applied must be exact.
 """
@@ -6,7 +6,7 @@ A store may leave everything to the mediator; what it says it has applied must b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from itertools import product
 
 from mediator.model.filters import (
     ID,
@@ -21,6 +21,7 @@ from mediator.model.filters import (
     Not,
     Path,
 )
+from mediator.model.query import OrderBy
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Values
 from mediator.stores.conformance.check import Theme
@@ -48,15 +49,14 @@ from mediator.stores.conformance.samples import collection, counter, edges_of, l
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import SearchRequest
 
-__all__ = ["THEME"]
+__all__ = ["ORDERS", "QUERIES"]
 
-THEME = Theme("queries")
+QUERIES = Theme("queries")
+ORDERS = Theme("query_orders")
 
-_TYPE = {FieldType.REFERENCE: {"to": "somewhere"}}
 
-
-def _field(type_: FieldType, name: str = "value", *, index: bool = False) -> Field:
-    return plain(type_, name, index=index, **_TYPE.get(type_, {}))
+def _two_fields(type_: FieldType) -> list[Field]:
+    return [plain(type_, index=True), plain(type_, "unindexed")]
 
 
 async def _check_all(rows: Searched, filters: Iterable[Filter]) -> None:
@@ -64,23 +64,18 @@ async def _check_all(rows: Searched, filters: Iterable[Filter]) -> None:
         await rows.check(filter_)
 
 
-async def _compares(type_: FieldType, scratch: Scratch) -> None:
-    fields = [_field(type_, index=True), _field(type_, "unindexed")]
-    rows = await searched(scratch, fields, rows_of(sample(type_), "value", "unindexed"))
-    for name in ("value", "unindexed"):
+@QUERIES.proves_each(sorted(SCALARS), "{}_compares", "contract")
+async def compares(type_: FieldType, scratch: Scratch) -> None:
+    """Filters on a {} find what they hold for, indexed and not."""
+    names = ("value", "unindexed")
+    rows = await searched(scratch, _two_fields(type_), rows_of(sample(type_), *names))
+    for name in names:
         await _check_all(rows, comparisons((name,), constants(type_)))
 
 
-for _scalar in sorted(SCALARS):
-    THEME.add(
-        f"{_scalar}_compares",
-        "contract",
-        partial(_compares, _scalar),
-        f"Filters on a {_scalar} find what they hold for, indexed and not.",
-    )
-
-
-async def _holds_items(type_: FieldType, scratch: Scratch) -> None:
+@QUERIES.proves_each((FieldType.LIST, FieldType.SET), "{}_contains", "contract")
+async def contains(type_: FieldType, scratch: Scratch) -> None:
+    """A {} is found by its elements, by null and by presence, of every type."""
     for items in sorted(SCALARS):
         field = collection(type_, items)
         rows = await searched(scratch, [field], rows_of(edges_of(type_, items), "value"))
@@ -90,15 +85,6 @@ async def _holds_items(type_: FieldType, scratch: Scratch) -> None:
         await _check_all(rows, equalities(("value",), ()))
 
 
-for _collection in (FieldType.LIST, FieldType.SET):
-    THEME.add(
-        f"{_collection}_contains",
-        "contract",
-        partial(_holds_items, _collection),
-        f"A {_collection} is found by its elements, by null and by presence, of every type.",
-    )
-
-
 def _texts(path: Path, parts: Sequence[str] = PARTS) -> Iterable[Filter]:
     yield from (Like(path, pattern) for pattern in PATTERNS)
     yield from (Contains(path, part) for part in parts)
@@ -106,7 +92,7 @@ def _texts(path: Path, parts: Sequence[str] = PARTS) -> Iterable[Filter]:
     yield Not(Contains(path, "a"))
 
 
-@THEME.proves("contract")
+@QUERIES.proves("contract")
 async def texts_match_patterns(scratch: Scratch) -> None:
     """Patterns and parts mean in strings what they say, whatever they mean elsewhere."""
     rows = await searched(
@@ -116,7 +102,7 @@ async def texts_match_patterns(scratch: Scratch) -> None:
     await _check_all(rows, _texts(("other",)))
 
 
-@THEME.proves("contract")
+@QUERIES.proves("contract")
 async def documents_are_searched_within(scratch: Scratch) -> None:
     """Paths lead into documents, where values compare with their own kind only."""
     rows = await searched(scratch, [plain(FieldType.DOCUMENT)], DOCUMENTS)
@@ -132,7 +118,7 @@ async def documents_are_searched_within(scratch: Scratch) -> None:
     await _check_all(rows, (Like(path, pattern) for pattern in ("%", "_", "a%", "1", "\\%")))
 
 
-@THEME.proves("contract")
+@QUERIES.proves("contract")
 async def maps_are_searched_within(scratch: Scratch) -> None:
     """Paths lead into maps, whose items compare as their type does."""
     for items, values in MAPS.items():
@@ -144,7 +130,7 @@ async def maps_are_searched_within(scratch: Scratch) -> None:
         await _check_all(rows, (Exists(("value",)), Compare(Comparison.EQ, ("value",), None)))
 
 
-@THEME.proves("contract")
+@QUERIES.proves("contract")
 async def ids_are_searched(scratch: Scratch) -> None:
     """Ids compare like strings, and are never null or missing."""
     rows = await searched(scratch, [counter()], [{"n": i} for i in range(24)])
@@ -154,15 +140,15 @@ async def ids_are_searched(scratch: Scratch) -> None:
     await _check_all(rows, (Contains(ID, part) for part in ("é", "-", "")))
 
 
-@THEME.proves("contract")
+@QUERIES.proves("contract")
 async def logic_is_two_valued(scratch: Scratch) -> None:
     """And, or and not decide for nulls and missing fields as for values."""
-    fields = [counter(index=True), text("s"), _field(FieldType.BOOLEAN, "b", index=True)]
+    fields = [counter(index=True), text("s"), plain(FieldType.BOOLEAN, "b", index=True)]
     rows = await searched(scratch, fields, logical_rows())
     await _check_all(rows, LOGICAL)
 
 
-@THEME.proves("contract")
+@QUERIES.proves("contract")
 async def searches_follow_writes(scratch: Scratch) -> None:
     """A search finds what is there now: after updates, nulls, removals and deletes."""
     rows = await searched(scratch, [counter(index=True), text("s")], [{"n": 1, "s": "x"}] * 4)
@@ -175,7 +161,7 @@ async def searches_follow_writes(scratch: Scratch) -> None:
     await _check_all(Searched(subject, rows.store, now), comparisons(("n",), (1, 2)))
 
 
-@THEME.proves("contract")
+@QUERIES.proves("contract")
 async def found_records_are_whole_or_sparse(scratch: Scratch) -> None:
     """A search returns what reading each record returns, for all fields, some and none."""
     fields = [counter(index=True), text("s", group="side")]
@@ -190,7 +176,7 @@ async def found_records_are_whole_or_sparse(scratch: Scratch) -> None:
         require(page.resume is None, "a page with all records leads to another")
 
 
-@THEME.proves("contract")
+@QUERIES.proves("contract")
 async def pages_give_all_once(scratch: Scratch) -> None:
     """Pages of any size give each record once, of a part of a class and of all."""
     rows = await searched(scratch, [counter(index=True)], [{"n": i % 3} for i in range(20)])
@@ -202,3 +188,89 @@ async def pages_give_all_once(scratch: Scratch) -> None:
     ):
         for size in (1, 3, 7, 20):
             await rows.check(filter_, limit=size)
+
+
+async def _check_orders(
+    rows: Searched, orders: Sequence[tuple[OrderBy, ...]], filter_: Filter | None, size: int
+) -> None:
+    for order in orders:
+        await rows.check(filter_, order, limit=size)
+        await rows.check_positions(order, filter_)
+
+
+def _both(*names: str) -> list[tuple[OrderBy, ...]]:
+    return [(OrderBy((name,), descending),) for name in names for descending in (False, True)]
+
+
+@ORDERS.proves_each(sorted(SCALARS), "{}_orders", "contract")
+async def orders(type_: FieldType, scratch: Scratch) -> None:
+    """A search in the order of a {} gives each record in order, page by page."""
+    values, names = [*sample(type_), *sample(type_)[:5]], ("value", "unindexed")
+    rows = await searched(scratch, _two_fields(type_), rows_of(values, *names))
+    await _check_orders(rows, _both(*names), None, 11)
+
+
+async def _mixed(scratch: Scratch) -> Searched:
+    """Create records with combinations of values, nulls and nothing in three fields."""
+    fields = [counter(index=True), text("s"), plain(FieldType.BOOLEAN, "b", index=True)]
+    numbers: list[Values] = [{}, {"n": None}, {"n": 1}, {"n": 2}]
+    strings: list[Values] = [{}, {"s": None}, {"s": "x"}, {"s": "é"}]
+    flags: list[Values] = [{}, {"b": True}]
+    rows = [n | s | b for n, s, b in product(numbers, strings, flags)]
+    return await searched(scratch, fields, rows)
+
+
+@ORDERS.proves("contract")
+async def every_page_size_follows_the_order(scratch: Scratch) -> None:
+    """Pages of one, two and three records, and one of all, follow an order in both directions."""
+    rows = await _mixed(scratch)
+    for size in (1, 2, 3, 100):
+        await _check_orders(rows, _both("n"), None, size)
+
+
+@ORDERS.proves("contract")
+async def several_fields_order(scratch: Scratch) -> None:
+    """Several levels order one below the other, each in its own direction."""
+    rows = await _mixed(scratch)
+    names = ("n", "s", "b", "id")
+    orders: list[tuple[OrderBy, ...]] = [
+        (OrderBy((first,), down), OrderBy((second,), up))
+        for first, second in zip(names, (*names[1:], names[0]), strict=True)
+        for down, up in product((False, True), repeat=2)
+    ]
+    orders += [(OrderBy(("s",), True), OrderBy(("n",)), OrderBy(("b",), True))]
+    await _check_orders(rows, orders, None, 7)
+
+
+@ORDERS.proves("contract")
+async def ids_order(scratch: Scratch) -> None:
+    """Ids order by their bytes, in both directions; without an order it is theirs, upwards."""
+    rows = await _mixed(scratch)
+    await _check_orders(rows, [(OrderBy(ID),), (OrderBy(ID, True),), ()], None, 5)
+
+
+@ORDERS.proves("contract")
+async def parts_of_a_class_are_ordered(scratch: Scratch) -> None:
+    """A filter leaves the order of what it finds, and the positions in it."""
+    rows = await _mixed(scratch)
+    filters: list[Filter] = [
+        Compare(Comparison.GE, ("n",), 1),
+        Not(Compare(Comparison.EQ, ("s",), "x")),
+        Exists(("b",)),
+        Compare(Comparison.EQ, ("n",), None),
+        Compare(Comparison.GT, ID, "a"),
+    ]
+    for filter_ in filters:
+        await _check_orders(rows, [*_both("n", "s"), (OrderBy(ID, True),)], filter_, 3)
+
+
+@ORDERS.proves("contract")
+async def what_orders_need_not_be_returned(scratch: Scratch) -> None:
+    """A search returns the named fields, whatever it is ordered by."""
+    rows = await _mixed(scratch)
+    order = (OrderBy(("n",), True), OrderBy(("b",)))
+    if not rows.plan(None, order).ordered:
+        return
+    expected = rows.in_order(list(rows.rows), order)
+    found = await rows.pages(rows.plan(None, order), order, 6, ("s",))
+    same(found, await rows.subject.read_all(expected, ("s",)), "found with one field")

@@ -15,7 +15,6 @@ from mediator.schema.types import Values
 from mediator.stores.conformance.expect import (
     ConformanceFailure,
     NotOffered,
-    applied,
     require,
     same,
 )
@@ -44,7 +43,7 @@ class Searched:
         self, filter_: Filter | None, order: tuple[OrderBy, ...] = (), *, limit: int = _MOST
     ) -> None:
         """Require that pushed and residual part together find what the filter holds for."""
-        plan = self._plan(filter_, order)
+        plan = self.plan(filter_, order)
         found = await self.pages(plan, order if plan.ordered else (), limit)
         ids = [record.id for record in found]
         same(sorted(ids), sorted(self._ids(plan.pushed)), f"found for {plan.pushed}")
@@ -57,7 +56,7 @@ class Searched:
 
     async def check_positions(self, order: tuple[OrderBy, ...], filter_: Filter | None) -> None:
         """Require that a search may begin beyond any record, if the store has the order."""
-        plan = self._plan(filter_, order)
+        plan = self.plan(filter_, order)
         if not plan.ordered:
             return
         expected = self.in_order(self._ids(plan.pushed), order)
@@ -68,12 +67,20 @@ class Searched:
             ids = [record.id for record in page.records]
             same(ids, expected[at + 1 : at + 4], f"beyond {expected[at]!r} in {order}")
 
-    async def pages(self, plan: Pushdown, order: tuple[OrderBy, ...], limit: int) -> list[Record]:
+    async def pages(
+        self,
+        plan: Pushdown,
+        order: tuple[OrderBy, ...],
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
         """Return what a store finds, page after page."""
         found: list[Record] = []
         resume = None
         for _ in range(_MOST):
-            find = SearchRequest(self.subject.fragment, plan.pushed, order, limit, resume=resume)
+            find = SearchRequest(
+                self.subject.fragment, plan.pushed, order, limit, resume=resume, fields=fields
+            )
             page = await self.store.find(find)
             require(len(page.records) <= limit, f"a page of {limit} has {len(page.records)}")
             found += page.records
@@ -91,7 +98,8 @@ class Searched:
         """Return the position of a record in an order."""
         return position_of(order, lookup_of(id_, self.rows[id_]), id_)
 
-    def _plan(self, filter_: Filter | None, order: tuple[OrderBy, ...]) -> Pushdown:
+    def plan(self, filter_: Filter | None, order: tuple[OrderBy, ...]) -> Pushdown:
+        """Return the store's plan, whose two parts must be equivalent to the filter."""
         plan = self.store.pushdown(self.subject.fragment, filter_, order)
         for id_, values in self.rows.items():
             both = meets(plan.pushed, id_, values) and meets(plan.residual, id_, values)
@@ -110,10 +118,8 @@ async def searched(scratch: Scratch, fields: Sequence[Field], rows: Sequence[Val
     named: dict[str, Any] = {_id(i, len(rows)): row for i, row in enumerate(rows)}
     gone = {f"gone-{id_}": row for id_, row in list(named.items())[:3]}
     writes = [subject.creation(id_, row) for id_, row in (named | gone).items()]
-    for result in await subject.write_all(writes):
-        applied(result, "CREATE of a record to be found")
-    for result in await subject.write_all([subject.deletion(id_) for id_ in gone]):
-        applied(result, "DELETE of a record not to be found")
+    await subject.apply_all(writes, "of a record to be found")
+    await subject.apply_all([subject.deletion(id_) for id_ in gone], "of a record not to be found")
     return Searched(subject, scratch.store, named)
 
 

@@ -1,4 +1,4 @@
-"""Runs checks against a store, and reports their findings."""
+"""All checks of the suite: runs them against a store, and reports their findings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,59 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
+from mediator.stores.conformance import (
+    aggregates,
+    change_logs,
+    changes,
+    concurrency,
+    fencing,
+    hostile,
+    idempotency,
+    intents,
+    lifecycle,
+    mirror,
+    operators,
+    ordering,
+    queries,
+    values,
+    versions,
+    writes,
+)
 from mediator.stores.conformance.check import Check
 from mediator.stores.conformance.expect import ConformanceFailure, NotOffered
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.conformance.suite import CHECKS
 from mediator.stores.port import Store, StoreTimeout, StoreUnavailable
 
-__all__ = ["CheckStatus", "Finding", "Report", "run", "run_check"]
+__all__ = ["CHECKS", "CheckStatus", "Finding", "Report", "run", "run_check"]
+
+_THEMES: Final = (
+    lifecycle.THEME,
+    values.VALUES,
+    values.MISSING,
+    writes.WRITES,
+    versions.THEME,
+    writes.DELETES,
+    idempotency.THEME,
+    fencing.THEME,
+    intents.THEME,
+    operators.THEME,
+    writes.BULK,
+    ordering.SCANNING,
+    ordering.ORDERING,
+    queries.QUERIES,
+    queries.ORDERS,
+    aggregates.THEME,
+    mirror.THEME,
+    changes.THEME,
+    change_logs.THEME,
+    concurrency.THEME,
+    hostile.THEME,
+)
+
+CHECKS: Final[tuple[Check, ...]] = tuple(check for theme in _THEMES for check in theme.checks)
+"""Every check, by theme, in the order in which they are run."""
 
 
 class CheckStatus(StrEnum):

@@ -1,24 +1,30 @@
-"""Fields to make scratch classes of, and values at the edges of every type."""
+"""Fields to make scratch classes of, values at the edges of every type, operators on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
-from mediator.schema.tree import Field
-from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.schema.tree import MISSING, Field, MissingType
+from mediator.schema.types import SCALARS, FieldType, Value, Values
 
 __all__ = [
     "EDGES",
     "HOSTILE_TEXTS",
+    "Case",
+    "cases",
     "collection",
     "counter",
     "edges_of",
     "light",
     "plain",
+    "sortable",
     "text",
 ]
 
@@ -138,7 +144,7 @@ def edges_of(type_: FieldType, items: FieldType) -> tuple[Value, ...]:
     if type_ is FieldType.LIST:
         return ([], members[:1], members, [*members, *reversed(members)])
     if type_ is FieldType.SET:
-        distinct = sorted(dict.fromkeys(members), key=_by_order)
+        distinct = sorted(dict.fromkeys(members), key=sortable)
         return ([], distinct[:1], distinct)
     keys = (" ", "k" * 512, "a.b", "$x", "é", "\U0001f600", *HOSTILE_TEXTS)
     return ({}, {key: members[i % len(members)] for i, key in enumerate(keys)})
@@ -151,6 +157,8 @@ def light(type_: FieldType) -> list[Any]:
 
 def plain(type_: FieldType, name: str = "value", **rules: Any) -> Field:
     """Make a field of a type; collections hold integers unless `items` says otherwise."""
+    if type_ is FieldType.REFERENCE:
+        return Field(name, type_, **{"to": "somewhere", **rules})
     if type_ in SCALARS or type_ is FieldType.DOCUMENT:
         return Field(name, type_, **rules)
     return Field(name, type_, **{"items": FieldType.INTEGER, **rules})
@@ -171,5 +179,99 @@ def collection(type_: FieldType, items: FieldType, name: str = "value", **rules:
     return Field(name, type_, items=items, **rules)
 
 
-def _by_order(value: Any) -> Any:
+def sortable(value: Any) -> Any:
+    """Return what compares as a value does: texts by their bytes."""
     return value.encode() if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One operator on one field that holds something, or nothing, before."""
+
+    field: Field
+    before: Value | MissingType
+    call: OperatorCall
+
+    @property
+    def row(self) -> Values:
+        """What the record holds before."""
+        return {} if isinstance(self.before, MissingType) else {self.field.name: self.before}
+
+
+_BEFORE: Mapping[FieldType, Sequence[Value]] = {
+    FieldType.INTEGER: (0, 1, -7, 2**31, 2**53 + 1, INTEGER_MAX, INTEGER_MIN),
+    FieldType.FLOAT: (0.0, 0.1, -1.5, 2.0**53, 5e-324, 1e-300, 1e308, 1.7976931348623157e308),
+    FieldType.DECIMAL: tuple(
+        map(Decimal, ("0", "0.1", "-1.10", "1E-33", "9" * 34, "-" + "9" * 34, "1" + "0" * 33))
+    ),
+    FieldType.TIMESTAMP: EDGES[FieldType.TIMESTAMP],
+}
+
+_ARGUMENTS: Mapping[FieldType, Sequence[Value]] = {
+    FieldType.INTEGER: (0, 1, -1, 3, 2**32, INTEGER_MAX, INTEGER_MIN),
+    FieldType.FLOAT: (0.0, 0.2, -1.5, 3.0, 1e-300, 1e308),
+    FieldType.DECIMAL: tuple(map(Decimal, ("0", "0.2", "-1", "3", "1E-33", "9" * 34))),
+    FieldType.TIMESTAMP: (
+        datetime(1, 1, 1, microsecond=2, tzinfo=UTC),
+        datetime(2000, 2, 29, 12, 30, 15, 123_457, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_998, tzinfo=UTC),
+    ),
+}
+
+_MEMBERS = 4
+
+_NOTHING: tuple[MissingType | None, ...] = (MISSING, None)
+
+
+def cases(operator: Operator, type_: FieldType) -> Iterator[Case]:
+    """Yield the cases of an operator on a type."""
+    for field in _fields(type_):
+        befores = [*_NOTHING, *_befores(field)]
+        for before, argument in product(befores, _arguments(operator, field)):
+            yield Case(field, before, OperatorCall(field.name, operator, argument))
+
+
+def _fields(type_: FieldType) -> Iterator[Field]:
+    if type_ in SCALARS:
+        yield plain(type_)
+        return
+    for items in sorted(SCALARS):
+        yield collection(type_, items, name=f"of_{items}")
+    yield collection(type_, FieldType.INTEGER, name="at_most_two", max_length=2)
+    if type_ is FieldType.LIST:
+        yield collection(type_, FieldType.DOCUMENT, name="of_document")
+
+
+def _befores(field: Field) -> Sequence[Value]:
+    if field.items is None:
+        return _BEFORE[field.type]
+    first, second, *_ = _members(field)
+    if field.type is FieldType.LIST:
+        lists: tuple[Value, ...] = ([], [first], [second, first], [first, second, first])
+        return lists[: (field.max_length or len(lists)) + 1]
+    if field.type is FieldType.SET:
+        full = edges_of(FieldType.SET, field.items)[-1]
+        assert isinstance(full, list)
+        return ([], [first], full[: field.max_length])
+    return ({}, {"a.b": first}, {"a": first, "$x": second})
+
+
+def _arguments(operator: Operator, field: Field) -> Sequence[Value]:
+    if operator in (Operator.POP, Operator.SHIFT, Operator.NOW):
+        return (True,)
+    if field.items is None:
+        return _ARGUMENTS[field.type]
+    members = _members(field)
+    if field.type is not FieldType.MAP:
+        return members
+    if operator is Operator.REMOVE:
+        return ("a.b", "a", "$x", "absent")
+    hostile = dict.fromkeys(HOSTILE_TEXTS, members[0])
+    return ({}, {"a.b": members[1]}, {"k": members[0], "é": members[1]}, hostile)
+
+
+def _members(field: Field) -> list[Any]:
+    """Return some items of a collection: its first two, the last two, all different."""
+    assert field.items is not None
+    some = light(field.items)
+    return some if len(some) < _MEMBERS else [*some[:2], *some[-2:]]

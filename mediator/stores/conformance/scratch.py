@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from mediator.schema.tree import MAIN_GROUP, SCRATCH_DATABASE, Field
 from mediator.schema.types import Value, Values
-from mediator.stores.conformance.expect import present, require
+from mediator.stores.conformance.expect import applied, present, require
 from mediator.stores.port import (
     Fragment,
     Read,
@@ -29,20 +29,22 @@ T = TypeVar("T")
 
 
 def fragment_of(
-    system: str, class_name: str, fields: Sequence[Field], groups: Sequence[str] = ()
+    system: str,
+    class_name: str,
+    fields: Sequence[Field],
+    groups: Sequence[str] = (),
+    *,
+    database: str = SCRATCH_DATABASE,
+    schema_version: int = 1,
 ) -> Fragment:
-    """Describe a class in the scratch database; `groups` names groups that have no fields."""
+    """Describe a scratch class; `groups` names groups that have no fields."""
     grouped: dict[str, tuple[str, ...]] = dict.fromkeys(groups, ())
     for field in fields:
         group = field.group or MAIN_GROUP
         grouped[group] = (*grouped.get(group, ()), field.name)
-    return Fragment(
-        system=system,
-        database=SCRATCH_DATABASE,
-        class_name=class_name,
-        fields={field.name: field for field in fields},
-        groups=grouped or {MAIN_GROUP: ()},
-    )
+    by_name = {field.name: field for field in fields}
+    groups_of = grouped or {MAIN_GROUP: ()}
+    return Fragment(system, database, class_name, by_name, groups_of, schema_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,11 @@ class Subject:
         """Build a DELETE."""
         return self.writing(WriteKind.DELETE, id_, **what)
 
+    def every_kind(self, id_: str, values: Values, **what: Any) -> tuple[Write, ...]:
+        """Build an UPDATE, a REPLACE and a DELETE alike."""
+        builders = (self.change, self.replacement)
+        return (*(build(id_, values, **what) for build in builders), self.deletion(id_, **what))
+
     async def create(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
         """Create a record."""
         return await self.write(self.creation(id_, values, **what))
@@ -98,6 +105,13 @@ class Subject:
         """Send writes in one call; there must be one result for each."""
         results = await self.store.write(writes)
         require(len(results) == len(writes), f"{len(writes)} writes had {len(results)} results")
+        return results
+
+    async def apply_all(self, writes: Sequence[Write], what: str = "") -> list[WriteResult]:
+        """Send writes in one call; each must take effect."""
+        results = await self.write_all(writes)
+        for write, result in zip(writes, results, strict=True):
+            applied(result, f"{write.kind.name} {what}")
         return results
 
     async def read(self, id_: str, *fields: str) -> Record | None:
@@ -145,9 +159,13 @@ class Scratch:
 
     async def subject(self, *fields: Field, groups: Sequence[str] = ()) -> Subject:
         """Prepare a new class with these fields, and with groups that have none."""
-        name = f"c{uuid.uuid4().hex[:16]}"
-        fragment = fragment_of(self.store.config.name, name, fields, groups)
-        return await self.prepare(fragment)
+        return await self.prepare(self.fragment(f"c{uuid.uuid4().hex[:16]}", fields, groups))
+
+    def fragment(
+        self, class_name: str, fields: Sequence[Field], groups: Sequence[str] = (), **what: Any
+    ) -> Fragment:
+        """Describe a class of the store; see `fragment_of`."""
+        return fragment_of(self.store.config.name, class_name, fields, groups, **what)
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> Subject:
         """Prepare a class, or another form of one."""

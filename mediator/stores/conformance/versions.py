@@ -6,7 +6,7 @@ from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import applied, present, require, same
 from mediator.stores.conformance.samples import counter
 from mediator.stores.conformance.scratch import Scratch, Subject
-from mediator.stores.port import Status
+from mediator.stores.port import Status, Write
 
 __all__ = ["THEME"]
 
@@ -54,10 +54,8 @@ async def only_written_groups_get_versions(scratch: Scratch) -> None:
     same(second["main"], first["main"], "version of the group that was not written")
     require(second["side"] > first["side"], "the written group has no later version")
     third = applied(await subject.replace("x", {"a": 2})).versions
-    require(
-        all(third[group] > second[group] for group in third),
-        f"REPLACE must move every version: {dict(second)} became {dict(third)}",
-    )
+    moved = all(third[group] > second[group] for group in third)
+    require(moved, f"REPLACE must move every version: {dict(second)} became {dict(third)}")
 
 
 @THEME.proves("contract")
@@ -85,12 +83,11 @@ async def versions_rise_over_deletes(scratch: Scratch) -> None:
     subject = await _two_groups(scratch)
     last = {"main": 0, "side": 0}
     for round_ in range(5):
-        rounds = [
+        for write in (
             subject.creation("x", {"a": round_}),
             subject.change("x", {"b": round_}),
             subject.deletion("x"),
-        ]
-        for write in rounds:
+        ):
             versions = applied(await subject.write(write), write.kind.name).versions
             risen = all(versions[group] > last[group] for group in write.groups)
             require(risen, f"{write.kind.name}: {last} became {dict(versions)}")
@@ -104,14 +101,18 @@ async def deletion_returns_its_tombstone(scratch: Scratch) -> None:
     before = applied(await subject.create("x", {"a": 1})).versions
     result = applied(await subject.delete("x"), "DELETE")
     same(sorted(result.versions), sorted(before), "groups of a tombstone")
-    same(
-        result.creation_version,
-        max(result.versions.values()),
-        "creation_version returned by DELETE",
-    )
-    require(
-        result.creation_version > max(before.values()), "a tombstone must be later than its record"
-    )
+    same(result.creation_version, max(result.versions.values()), "what DELETE returns")
+    later = result.creation_version > max(before.values())
+    require(later, "a tombstone must be later than its record")
+
+
+async def _write(subject: Subject, write: Write) -> int:
+    """Apply a write; return the creation version that is returned, and then read."""
+    result = applied(await subject.write(write), write.kind.name)
+    record = present(await subject.read(write.id), "the record")
+    what = f"creation version after {write.kind.name}"
+    same(record.creation_version, result.creation_version, what)
+    return record.creation_version
 
 
 @THEME.proves("contract")
@@ -119,61 +120,34 @@ async def creation_version_lasts_until_deletion(scratch: Scratch) -> None:
     """The creation version stays until deletion, and the next one is later."""
     subject = await _two_groups(scratch)
     first = applied(await subject.create("x", {"a": 1}))
-    require(
-        first.creation_version in first.versions.values(),
-        "a creation_version must be a version of the creation",
-    )
+    is_version = first.creation_version in first.versions.values()
+    require(is_version, "the creation version must be a version of the creation")
     for write in (subject.change("x", {"a": 2}), subject.replacement("x", {"a": 3})):
-        result = applied(await subject.write(write), write.kind.name)
-        same(
-            result.creation_version,
-            first.creation_version,
-            f"creation_version returned by {write.kind.name}",
-        )
-        record = present(await subject.read("x"), "the record")
-        same(
-            record.creation_version,
-            first.creation_version,
-            f"creation_version after {write.kind.name}",
-        )
+        same(await _write(subject, write), first.creation_version, "the creation version")
     tombstone = applied(await subject.delete("x"), "DELETE").creation_version
-    second = applied(await subject.replace("x", {"a": 4}), "REPLACE of a deleted record")
-    require(
-        second.creation_version > tombstone,
-        "a second creation_version must be later than the tombstone",
-    )
+    second = await _write(subject, subject.replacement("x", {"a": 4}))
+    require(second > tombstone, "the second creation version must be later than the tombstone")
 
 
 @THEME.proves("contract")
-async def given_births_are_recorded(scratch: Scratch) -> None:
+async def given_creation_versions_are_recorded(scratch: Scratch) -> None:
     """CREATE and REPLACE record the creation version of an anchor in another store."""
     subject = await _two_groups(scratch)
-    for id_, write in (
-        ("created", subject.creation("created", {"a": 1}, creation_version=1_000)),
-        ("replaced", subject.replacement("replaced", {"a": 1}, creation_version=1_000)),
-        ("replaced", subject.replacement("replaced", {"a": 2}, creation_version=2_000)),
+    for write in (
+        subject.creation("created", {"a": 1}, creation_version=1_000),
+        subject.replacement("replaced", {"a": 1}, creation_version=1_000),
+        subject.replacement("replaced", {"a": 2}, creation_version=2_000),
     ):
-        same(
-            applied(await subject.write(write)).creation_version,
-            write.creation_version,
-            "creation_version returned",
-        )
-        same(
-            present(await subject.read(id_), id_).creation_version,
-            write.creation_version,
-            "creation_version kept",
-        )
+        same(await _write(subject, write), write.creation_version, "the given creation version")
 
 
 @THEME.proves("contract")
-async def deletion_spares_later_births(scratch: Scratch) -> None:
+async def deletion_spares_later_creations(scratch: Scratch) -> None:
     """DELETE with a tombstone spares a record created later, and removes one created before."""
     subject = await _two_groups(scratch)
     await subject.create("x", {"a": 1}, creation_version=5_000)
-    spared = await subject.delete("x", creation_version=4_000)
-    require(
-        spared.status is not Status.APPLIED, "DELETE removed a record created after its tombstone"
-    )
+    spared = (await subject.delete("x", creation_version=4_000)).status is not Status.APPLIED
+    require(spared, "DELETE removed a record created after its tombstone")
     same(await subject.values("x"), {"a": 1}, "a record created later")
     applied(await subject.delete("x", creation_version=6_000), "DELETE of a record created before")
     same(await subject.read("x"), None, "after DELETE")

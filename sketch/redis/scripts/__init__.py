@@ -6,8 +6,8 @@ from typing import Final
 
 from redis_connection.scripts import Script, lua_module, lua_text
 from sketch.filter.shape import FilterShape
+from sketch.protocol.bounds import again_step_us, lifetime_us, microseconds
 from sketch.protocol.port import SketchLimits
-from sketch.protocol.times import again_step_us, lifetime_us, microseconds
 
 __all__ = ["script_of"]
 

@@ -261,5 +261,5 @@ async def test_a_redis_that_falls_back_gets_everything_again(
     await eventually(partial(is_complete, service))
     check(await feed_of(service), await values_of(service))
     assert await position_of(service, reached) is None, "a follower may miss what came again"
-    assert any("FeedFellBack" in line for line in service.output)
+    assert any("FeedRollbackFound" in line for line in service.output)
     assert not any("FeedGapFound" in line for line in service.output)

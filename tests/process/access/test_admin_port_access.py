@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.commands.doctor.service import examine_service
-from app.commands.key_option import key_in
+from app.commands.running import key_in
 from tests.process.access.answers import operate
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.service import unique

@@ -14,8 +14,8 @@ from mediator.base.errors import Unavailable
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
+from sketch.protocol.keys import canonical_query, key_of_query
 from sketch.protocol.port import Grant, Partition
-from sketch.protocol.queries import canonical_query, key_of_query
 from tests.faults.conditions import eventually
 from tests.process.caching.cached_paper import UPDATE, Paper, paper_on
 from tests.process.service import unique

@@ -15,7 +15,7 @@ from mediator.changes.document import change_from, document_of, time_of
 from mediator.changes.feed import (
     BEGINNING,
     PARTITIONS,
-    FeedWentBack,
+    FeedRolledBack,
     LeaseLost,
     LogBatch,
     PositionGone,
@@ -158,9 +158,9 @@ async def test_without_its_lease_a_relay_appends_nothing(bench: Bench) -> None:
 
 async def test_a_feed_that_went_back_says_so(bench: Bench) -> None:
     await bench.append(bench.brought("", place(2), [1, 2]))
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await bench.append(bench.brought(place(3), place(4), [4]))
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await bench.append(bench.brought(place(3), place(3), []), until_tick=9)
     assert await bench.ids() == ids_of([1, 2])
     assert await bench.feed.relayed_until(bench.database) == {}
@@ -176,7 +176,7 @@ async def test_logs_are_brought_together_or_not_at_all(bench: Bench) -> None:
     rest = bench.brought("", place(4), [3, 4])
     back = replace(logs[1], after=place(3), upto=place(9), entries=())
     for order in ([rest, back], [back, rest]):
-        with pytest.raises(FeedWentBack):
+        with pytest.raises(FeedRolledBack):
             await bench.append(*order, until_tick=9)
         assert await bench.feed.cursors(bench.database, "store") == told
         assert await bench.feed.relayed_until(bench.database) == {"store": 5}
@@ -212,7 +212,7 @@ async def test_places_are_compared_byte_by_byte(bench: Bench) -> None:
     """Not as the server's locale has it, in which a hyphen may count for nothing."""
     first = LogBatch(SOURCE, "", "0-9", [("0-9", bench.change(1))])
     await bench.append(first)
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await bench.append(LogBatch(SOURCE, "00", "01", []))
 
 
@@ -282,9 +282,9 @@ async def test_a_feed_that_lacks_what_a_replica_brought_says_so(bench: Bench) ->
         assert await feed.append_newer([bench.change(number)], progress) == 1
     assert progress.appends == {bench.database: 2}
     await bench.redis.hset(f"{{portolan:feed:{bench.database}}}:appends", "mongo/one", 1)
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await feed.append_newer([bench.change(3)], progress)
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await feed.publish_progress(bench.database, progress, 1)
     assert await bench.ids() == ids_of([1, 2])
 
@@ -360,5 +360,5 @@ async def test_a_feed_that_lacks_what_a_retired_replica_brought_says_so(bench: B
     assert await feed.append_newer([bench.change(1)], progress) == 1
     await feed.retire(bench.database, "mongo", {"one": 40})
     progress.appends[bench.database] += 1
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await feed.append_newer([bench.change(2)], progress)

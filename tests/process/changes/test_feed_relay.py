@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 
 from mediator.base.lease import Lease
-from mediator.changes.feed import BEGINNING, PARTITIONS, Feed, FeedWentBack, LeaseLost, LogBatch
-from mediator.changes.relay import LogRelay, RelayResult
+from mediator.changes.feed import BEGINNING, PARTITIONS, Feed, FeedRolledBack, LeaseLost, LogBatch
+from mediator.changes.log_relay import LogRelay, RelayResult
 from mediator.changes.routes import SystemRoutes
 from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed
@@ -310,7 +310,7 @@ async def test_a_cursor_that_went_back_is_found_and_made_good(bench: Bench) -> N
     for key in keys:
         await bench.redis.restore(key, 0, older[key], replace=True)
     assert await bench.ids(database) == ids[:3]
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await relay.relay()
     relay.forget(reached=True)
     assert (await relay.relay()).missing == ()
@@ -326,7 +326,7 @@ async def test_what_was_believed_is_compared_after_a_lost_connection(bench: Benc
     keys = [key async for key in bench.redis.scan_iter(f"*feed:{database}*")]
     await bench.redis.delete(*keys)
     relay.forget()
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await relay.relay()
     await drain(relay)
     assert len(await bench.ids(database)) == 1
@@ -509,7 +509,7 @@ async def test_a_cursor_that_is_beyond_what_was_read_stays_there(bench: Bench) -
     assert not (await successor.relay()).drained
     between = f"{1_200:020d}"
     await bench.redis.hset(f"{{portolan:feed:{one}}}:cursors", f"{bench.system}/0", between)
-    with pytest.raises(FeedWentBack):
+    with pytest.raises(FeedRolledBack):
         await drain(successor)
     successor.forget(reached=True)
     await bench.redis.hset(f"{{portolan:feed:{one}}}:cursors", f"{bench.system}/0", cursors[0])

@@ -14,10 +14,10 @@ import pytest
 
 from mediator.base.cancellation import end
 from mediator.base.clock import SystemClock
-from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
+from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollbackFound, Observation
 from mediator.changes.feed import BEGINNING, PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
-from mediator.changes.routes import SystemRoutes
+from mediator.changes.routes import RelayContext, SystemRoutes
 from mediator.changes.writers import EXPIRED_S, LEASE_S, Writers
 from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed
@@ -158,8 +158,8 @@ class Bench:
         breaker = SimpleNamespace(is_open=False)
         systems: Any = [SimpleNamespace(name=self.system, store=store, breaker=breaker)]
         writers = Writers(shared, full, self.clock)
-        own, observe = (feed, writers), self.observed.append
-        relays = PendingRelays(systems, self.routes, own, full, observe, self.clock)
+        context = RelayContext(systems, self.routes, full, self.observed.append, self.clock)
+        relays = PendingRelays(context, (feed, writers))
         return Replica(store, relays, writers)
 
     async def settled(self, *names: str) -> list[Replica]:
@@ -313,7 +313,7 @@ async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> Non
         assert await bench.until_tick() < written, "it is counted again"
     await quiet.run()
     assert await bench.ids() == ids
-    assert FeedFellBack(bench.system) not in bench.observed
+    assert FeedRollbackFound(bench.system) not in bench.observed
     assert await bench.feed.generation(bench.database) == life, "followers go on"
 
 
@@ -360,12 +360,12 @@ async def test_what_a_feed_has_lost_is_brought_before_anything_else(bench: Bench
     ids += [bench.write(one) for _ in range(3)]
     await one.run()
     assert await bench.ids() == ids
-    assert FeedFellBack(bench.system) in bench.observed
+    assert FeedRollbackFound(bench.system) in bench.observed
     # What is brought again may stand before positions that were given before.
     assert await bench.feed.generation(bench.database) != life
     assert not any(isinstance(o, FeedGapFound) for o in bench.observed)
     await one.run()
-    assert bench.observed.count(FeedFellBack(bench.system)) == 1
+    assert bench.observed.count(FeedRollbackFound(bench.system)) == 1
 
 
 class History:

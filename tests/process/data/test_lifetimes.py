@@ -57,7 +57,7 @@ async def replica(
     estimator = make_estimator(settings) if isinstance(kind, str) else kind
     tell = CacheEvents(granted=metrics.observe)
     caches = Caches(settings, paper.caches.sketch, estimator, tell, exchange)
-    metrics.caches.count_regrets(lambda: estimator.regrets)
+    metrics.caches.regrets = lambda: estimator.regrets
     configs, catalogue = paper.running.configs, paper.running.catalogue_url
     async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
         mediator = running.mediator

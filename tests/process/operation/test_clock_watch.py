@@ -9,8 +9,8 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
+from sketch.protocol.bounds import lifetime_us
 from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
-from sketch.protocol.times import lifetime_us
 from tests.process.sketch.sketches import has
 
 PARTITION = Partition("shop", "articles")

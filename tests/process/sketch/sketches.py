@@ -14,8 +14,14 @@ from redis_connection.scripts import Script
 from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Partition, PurgeQueue, ServerSketch, SketchLimits, Snapshot
-from sketch.protocol.states import Inspectable
+from sketch.protocol.port import (
+    Inspectable,
+    Partition,
+    PurgeQueue,
+    ServerSketch,
+    SketchLimits,
+    Snapshot,
+)
 from sketch.redis.server import RedisSketch
 
 __all__ = [

@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 from mediator.stores.port import SystemConfig
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
+from sketch.protocol.keys import key_of_query
 from sketch.protocol.port import EndResult, Partition, SketchLimits, SketchUnavailable
-from sketch.protocol.queries import key_of_query
 from sketch.redis.contention import RedisContention
 from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually

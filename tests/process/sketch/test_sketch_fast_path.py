@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mediator.stores.port import SystemConfig
+from sketch.protocol.keys import key_of_query
 from sketch.protocol.port import (
     BeginResult,
     EndResult,
@@ -18,7 +19,6 @@ from sketch.protocol.port import (
     SketchLimits,
     SketchUnavailable,
 )
-from sketch.protocol.queries import key_of_query
 from tests.process.sketch.sketches import PARTITION, RedisWorld, redis_world
 
 LIMITS = SketchLimits(

@@ -11,8 +11,8 @@ import pytest
 from app.coherence.layouts import Layouts
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
+from sketch.protocol.keys import key_of_query
 from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable
-from sketch.protocol.queries import key_of_query
 from tests.faults.conditions import eventually
 from tests.process.caching.cached_paper import Paper
 from tests.process.service import field_on, unique

@@ -14,9 +14,8 @@ from app.coherence.overview import measured_false_positives
 from app.telemetry.metrics import Metrics
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
-from sketch.filter.sizing import false_positive_rate
-from sketch.protocol.port import SketchLimits, Snapshot
-from sketch.protocol.states import PartitionState
+from sketch.filter.shape import false_positive_rate
+from sketch.protocol.port import PartitionState, SketchLimits, Snapshot
 from tests.process.caching.cached_paper import Paper
 from tests.process.service import unique
 from tests.process.sketch.sketches import (
@@ -136,9 +135,9 @@ async def test_without_a_sketch_there_is_nothing_to_describe(paper: Paper) -> No
 async def test_gauges_show_the_parts_that_are_there(paper: Paper) -> None:
     metrics = Metrics()
     states = await paper.caches.sketch.states([paper.partition])
-    metrics.sketch.measure(states)
+    metrics.measure_sketch(states)
     labels = {"database": paper.database, "class": "articles"}
     value = metrics.registry.get_sample_value
     assert value("portolan_sketch_keys", labels) == states[0].keys
-    metrics.sketch.measure([])
+    metrics.measure_sketch([])
     assert value("portolan_sketch_keys", labels) is None

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mediator.stores.port import SystemConfig
+from sketch.protocol.keys import canonical_query, key_of_query, query_of_key
 from sketch.protocol.port import EndResult, ResultChanges, SketchLimits
-from sketch.protocol.queries import canonical_query, key_of_query, query_of_key
 from tests.process.sketch.sketches import PARTITION, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, queries=3, purge_again_s=8.0)

@@ -123,7 +123,7 @@ class ViewClient:
 
     async def caught_up(self) -> None:
         """Wait until everything written so far is in the view."""
-        feed = self.service.mediator._coordination
+        feed = self.service.mediator.coordination
         assert feed is not None
         tick = await feed.feed.tick()
 
@@ -133,7 +133,7 @@ class ViewClient:
             return bool(known) and all(mark is not None and mark > tick for mark in known)
 
         await eventually(reached)
-        await self.service.mediator.views._components.materialisers.read_watermarks()  # type: ignore[union-attr]
+        await self.service.mediator.views.read_watermarks()
 
     async def report(self, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
         """Let a run go over the view; return what it has found of the articles."""
@@ -606,8 +606,8 @@ async def test_operators_see_views_and_look_after_them(view: ViewClient) -> None
 @asynccontextmanager
 async def _run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[None]:
     """Hold the lease of runs, as another replica does while a run of its own goes on."""
-    assert mediator._coordination is not None
-    leases, name = mediator._coordination.leases, f"view-maintenance:{database_id}"
+    assert mediator.coordination is not None
+    leases, name = mediator.coordination.leases, f"view-maintenance:{database_id}"
     assert await leases.acquire(name, "another replica", 30)
     try:
         yield
@@ -672,7 +672,7 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         await started.create(database, "articles", "a", title="t", hits=0)
         found = await eventual_copy(started, database, hits=0)
         assert found.freshness is not None
-        coordination = started.mediator._coordination
+        coordination = started.mediator.coordination
         assert coordination is not None
         logs = started.mediator.changes._logs
         assert logs is not None
@@ -682,7 +682,7 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         await started.mediator.data.write(inc(database, "articles", "a"))
         acknowledged_at = time.monotonic()
         for _ in range(20):
-            await started.mediator.views._components.materialisers.read_watermarks()  # type: ignore[union-attr]
+            await started.mediator.views.read_watermarks()
             requested_at = time.monotonic()
             read = Get(database, "articles", "a")
             found = await started.mediator.data.read(read, ReadPreference("bounded"))

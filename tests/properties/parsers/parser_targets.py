@@ -18,7 +18,7 @@ from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
 from app.api.cursors import Cursors
-from app.api.transfer.lines import split_lines
+from app.api.transfer import split_lines
 from app.http.etags import parse_tag
 from app.http.idempotency import parse_key
 from app.http.jsonbody import parse_json
@@ -41,7 +41,7 @@ from mediator.query.parser import parse_query_document
 from mediator.query.positions import decode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
-from sketch.protocol.wire import WireError, decode, decode_json
+from sketch.protocol.wire import WireError, decode
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.specification import SpecInvalid
 
@@ -208,7 +208,6 @@ TARGETS: Final[Mapping[str, Target]] = {
     "authorization": Target(_authorization, (Unauthenticated,)),
     "grant": Target(lambda raw: parse_grant(_text(raw)), ()),
     "sketch": Target(decode, (WireError,)),
-    "sketch as JSON": Target(decode_json, (WireError,)),
     "schema": Target(lambda raw: parse_schema("news", parse_json(raw)), (SchemaInvalid, HttpError)),
     "job": Target(lambda raw: parse_job(parse_json(raw), "news"), (SpecInvalid, HttpError)),
 }
@@ -220,11 +219,6 @@ _TOKEN: Final = ".".join(
 _ARTICLE: Final = (
     b'{"title":"t","hits":1,"price":"1.5","seen":"2024-01-02T03:04:05Z","raw":"AAAA","ratio":1e3,'
     b'"body":{"a":[{}]},"tags":["x"],"parts":[{"p":1}],"more":{"m":"2"},"author":"a"}'
-)
-_SKETCH: Final = (
-    b'{"version":1,"hash":"x","k":3,"seed":1,"m":64,"time_us":1,"valid_for_ms":1,'
-    b'"revalidate_all":false,"generation":"i","revision":"1","map":{"a":{"main":["x"]}},'
-    b'"bits":"AAAAAAAAAAA="}'
 )
 _QUERY: Final = (
     b'{"filter":{"and":[{"eq":["title","x"]},{"in":["hits",[1,2]]},{"not":{"exists":"body.a"}},'
@@ -258,7 +252,6 @@ SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
     "authorization": (b"Bearer " + _TOKEN, b"Basic OmtleQ==", b"Bearer ptl_0123456789abcdef_x"),
     "grant": (b"read:news/articles",),
     "sketch": (b"PSK1" + bytes(60),),
-    "sketch as JSON": (_SKETCH,),
     "schema": (
         b'{"classes":{"a":{"owner_field":"x","ttl_s":5,"fields":{"x":{"type":"list","default":[]}}}}}',
         b'{"mode":"mixed","annotations":[{"metric":"read_latency","goal":1},{"require":"joins"}]}',

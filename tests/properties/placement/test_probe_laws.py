@@ -17,18 +17,25 @@ from mediator.staleness_probes.path import Versions
 from mediator.staleness_probes.probe import PAUSE_SHARE, SHORTEST_PAUSE_S, Probe, Probed
 from mediator.staleness_probes.report import summary
 from mediator.stores.port import Fragment, Read, Write, WriteKind
-from mediator.stores.sick import Constant, PerServer, Replicas, SickStore, Uniform, Windows
+from tests.conformance.stale_store import (
+    Constant,
+    PerServer,
+    Replicas,
+    StaleStore,
+    Uniform,
+    Windows,
+)
 from tests.conformance.virtual_time import LoopClock, run_virtually
 
-FRAGMENT = Fragment("sick", "d", "c", {}, {"main": ()})
+FRAGMENT = Fragment("stale", "d", "c", {}, {"main": ()})
 
 
-class SickPath:
+class StalePath:
     """Writes at one server, reads at another; requests and answers take their time."""
 
     def __init__(self, windows: Windows, delay_s: Callable[[], float]) -> None:
         self.replicas: Replicas[Any, Any] = Replicas(("near", "far"), windows, LoopClock())
-        self.store = SickStore(self.replicas, LoopClock())
+        self.store = StaleStore(self.replicas, LoopClock())
         self.reads = self.written = 0
         self._far = self.store.at("far")
         self._delay_s = delay_s
@@ -62,7 +69,7 @@ class SickPath:
         return result.versions
 
 
-def measured(path: SickPath, plan: ProbePlan) -> Probed:
+def measured(path: StalePath, plan: ProbePlan) -> Probed:
     probed = Probed()
     run_virtually(Probe(path, LoopClock()).run(plan, probed))
     return probed
@@ -80,7 +87,7 @@ def test_the_truth_lies_between_the_bounds(
     acknowledgement: exactly so, since nothing but the path takes time.
     """
     random = Random(seed)
-    path = SickPath(PerServer({"far": window}), lambda: random.uniform(0, longest))
+    path = StalePath(PerServer({"far": window}), lambda: random.uniform(0, longest))
     probed = measured(path, ProbePlan(count, rate=5.0, timeout_s=60.0))
     assert len(probed.measurements) == count
     for it in probed.measurements:
@@ -95,7 +102,7 @@ def test_the_truth_lies_between_the_bounds(
 @settings(max_examples=25)
 @given(least=seconds, more=seconds, seed=st.integers(0, 99))
 def test_windows_that_differ_are_told_apart(least: float, more: float, seed: int) -> None:
-    path = SickPath(Uniform(least, least + more, seed), lambda: 0.01)
+    path = StalePath(Uniform(least, least + more, seed), lambda: 0.01)
     probed = measured(path, ProbePlan(10, rate=10.0, timeout_s=60.0))
     assert max(it.lower_s for it in probed.measurements) <= least + more + 1e-9
     assert min(it.upper_s or 0 for it in probed.measurements) >= least - 1e-9
@@ -103,7 +110,7 @@ def test_windows_that_differ_are_told_apart(least: float, more: float, seed: int
 
 @pytest.mark.parametrize("window", [0.0, 0.01, 0.1, 1.0])
 def test_the_windows_of_the_sheet_are_found(window: float) -> None:
-    path = SickPath(Constant(window), lambda: 0.0005)
+    path = StalePath(Constant(window), lambda: 0.0005)
     report = summary("far", measured(path, ProbePlan(50, 50.0, 5.0)), window)
     assert (report.count, report.unseen, report.failures) == (50, 0, 0)
     assert report.surely_beyond == 0
@@ -113,7 +120,7 @@ def test_the_windows_of_the_sheet_are_found(window: float) -> None:
 
 
 def test_a_write_that_is_never_seen_has_no_upper_bound() -> None:
-    path = SickPath(Constant(1e6), lambda: 0.001)
+    path = StalePath(Constant(1e6), lambda: 0.001)
     probed = measured(path, ProbePlan(3, 10.0, timeout_s=2.0))
     assert [it.upper_s for it in probed.measurements] == [None] * 3
     assert all(1.8 <= it.lower_s <= 2 for it in probed.measurements)
@@ -130,7 +137,7 @@ def test_it_ends_in_time_and_leaves_nothing_behind(
     count: int, rate: float, timeout_s: float, window: float
 ) -> None:
     plan, ended = ProbePlan(count, rate, timeout_s), 0.0
-    path = SickPath(Constant(window), lambda: 0.001)
+    path = StalePath(Constant(window), lambda: 0.001)
 
     async def run() -> Probed:
         nonlocal ended
@@ -146,17 +153,17 @@ def test_it_ends_in_time_and_leaves_nothing_behind(
     assert not any(path.still_there())
 
 
-class Failing(SickPath):
+class Failing(StalePath):
     """Does not answer every other read, and does not delete."""
 
     async def read(self, id_: str) -> Versions | None:
         if self.reads % 2:
             self.reads += 1
-            raise Unavailable("It is away.", system="sick")
+            raise Unavailable("It is away.", system="stale")
         return await super().read(id_)
 
     async def remove(self, id_: str) -> None:
-        raise Unavailable("It is away.", system="sick")
+        raise Unavailable("It is away.", system="stale")
 
 
 def test_failures_are_counted_and_what_could_not_be_removed_is_told() -> None:
@@ -170,7 +177,7 @@ def test_failures_are_counted_and_what_could_not_be_removed_is_told() -> None:
 
 
 def test_a_probe_that_is_stopped_removes_its_objects() -> None:
-    path = SickPath(Constant(1e6), lambda: 0.001)
+    path = StalePath(Constant(1e6), lambda: 0.001)
 
     async def stop_it() -> None:
         task = asyncio.create_task(Probe(path, LoopClock()).run(ProbePlan(50, 50, 50), Probed()))

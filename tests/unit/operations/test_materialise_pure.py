@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from mediator.base.observation import Observation, ViolationDetected
 from mediator.changes.feed import PARTITIONS, partition_of
 from mediator.changes.ticks import TickTimes
 from mediator.materialisation.audit import AuditFinding, Discrepancy, compare
+from mediator.materialisation.context import ViewContext
 from mediator.materialisation.copier import join_fragments
 from mediator.materialisation.materialisers import period_s
 from mediator.materialisation.refresh import compact_changes
@@ -281,7 +282,11 @@ async def test_a_view_that_gets_late_is_told_of_before_its_bound_breaks() -> Non
     watermarks = Watermarks(time)
     model = RoutingModel(1, {"news": database()})
     log, seen = _Log(), list[Observation]()
-    lateness = StalenessMonitor(watermarks, lambda: model, log, _Leases(), "one", seen.append, time)
+    nothing = cast("Any", None)
+    context = ViewContext(
+        nothing, nothing, nothing, _Leases(), watermarks, lambda: model, "one", time
+    )
+    lateness = StalenessMonitor(context, log, seen.append)
     for age in (1.0, 4.5, 4.8, 3.0, 1.0):
         _rebase(watermarks, model, time, age)
         await lateness.check()

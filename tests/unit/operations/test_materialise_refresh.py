@@ -151,7 +151,7 @@ class World:
             )
             systems.add(GuardedStore(store, lambda _: None, SystemClock()))
         copier = WorldCopier(self, systems)
-        builds = Builds(systems, copier, 0, SystemClock())
+        builds = Builds(copier, 0, SystemClock())
         slot = Slot("db", 0, Lease("materialise:db:0", "me"))
         feed, state = cast("Feed", self), cast("ViewState", self)
         return Refresher(slot, lambda: {"notes": NOTES}, feed, state, copier, builds), builds

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch.protocol.tags import TAG_DIGITS, tag_of
+from sketch.protocol.keys import TAG_DIGITS, tag_of
 
 
 @given(st.text(max_size=200))

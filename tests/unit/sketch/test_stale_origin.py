@@ -1,4 +1,4 @@
-"""SickStore as the origin of a coherent cache: what its staleness adds to the bound, and when."""
+"""A stale store as the origin of a coherent cache: what it adds to the bound, and when."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from mediator.stores.sick import Constant, Replicas
 from sketch.client import CoherentClient
+from tests.conformance.stale_store import Constant, Replicas
 from tests.process.caching.coherent_origin import Exchange, Origin, SharedCache, VirtualTime
 from tests.process.caching.serving import Reply
 
@@ -29,7 +29,7 @@ class StoreTime:
         return self._time.now
 
 
-class SickObjects(dict[tuple[str, str], dict[str, Any]]):
+class StaleObjects(dict[tuple[str, str], dict[str, Any]]):
     """Objects as a replica shows them whose window is known."""
 
     def __init__(self, time: VirtualTime, window_s: float) -> None:
@@ -44,13 +44,13 @@ class SickObjects(dict[tuple[str, str], dict[str, Any]]):
         return self._replicas.read(key, "B") or default
 
 
-class SickOrigin(Origin):
+class StaleOrigin(Origin):
     """An origin whose reads are stale; `keeps` says whether caches may keep them."""
 
     def __init__(self, time: VirtualTime, window_s: float, *, keeps: bool) -> None:
         super().__init__(time)
         self.ttl_s = TTL_S
-        self.objects = SickObjects(time, window_s)
+        self.objects = StaleObjects(time, window_s)
         self.keeps = keeps
 
     def _store(self, method: str, class_name: str, id_: str, value: Any) -> None:
@@ -67,7 +67,7 @@ class SickOrigin(Origin):
 async def oldest_read_s(window_s: float, *, keeps: bool) -> float:
     """Return for how long a value that was overwritten was still read, in seconds."""
     time = VirtualTime()
-    origin = SickOrigin(time, window_s, keeps=keeps)
+    origin = StaleOrigin(time, window_s, keeps=keeps)
     origin.objects["articles", "a"] = {"title": "old"}
     time.advance(window_s)
     transport = httpx.ASGITransport(cast("Any", SharedCache(origin)))

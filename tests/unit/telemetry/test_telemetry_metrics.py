@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.admin.lifecycle import Lifecycle
-from app.telemetry.jobs import JobCounts, JobRefresher
+from app.telemetry.jobs import JobRefresher
 from app.telemetry.metrics import MOST_WAITING, Metrics
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
@@ -86,8 +87,8 @@ def test_gauges_show_what_is_there_now() -> None:
     metrics = Metrics()
     ages = {("news", "articles"): 0.4}
     active = {("GET", "http"): 3}
-    metrics.views.measure_ages(lambda: ages)
-    metrics.requests.count_active(lambda: active)
+    metrics.connect(metrics.view_ages, lambda: ages)
+    metrics.connect(metrics.active, lambda: active)
     told = scraped(metrics)
     of_class = 'class="articles",database="news"'
     assert f"portolan_view_staleness_seconds{{{of_class}}} 0.4" in told
@@ -105,22 +106,22 @@ class Hand(SystemClock):
         return self.at
 
 
-async def test_the_catalogue_is_asked_of_jobs_now_and_then_and_may_be_away() -> None:
-    metrics, clock, asked = Metrics(), Hand(), [0]
+async def test_runs_are_counted_now_and_then_and_the_catalogue_may_be_away() -> None:
+    metrics, clock, counted = Metrics(), Hand(), [0]
 
-    async def ask() -> JobCounts:
-        asked[0] += 1
-        if asked[0] > 1:
+    async def count() -> tuple[Mapping[tuple[str, str], int], int]:
+        counted[0] += 1
+        if counted[0] > 1:
             raise Unavailable("away", system="catalogue")
-        return JobCounts({("news", "queued"): 2}, 1)
+        return {("news", "queued"): 2}, 1
 
-    watch = JobRefresher(metrics.jobs, ask, clock)
+    watch = JobRefresher(metrics, count, clock)
     for _ in range(3):
         await watch.refresh()
-    assert asked == [1]
+    assert counted == [1]
     clock.at += 60
     await watch.refresh()
-    assert asked == [2]
+    assert counted == [2]
     told = scraped(metrics)
     assert 'portolan_runs{database="news",state="queued"} 2.0' in told, "what was known last"
     assert "portolan_workers 1.0" in told

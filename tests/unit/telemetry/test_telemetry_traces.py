@@ -15,9 +15,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
-from app.telemetry.outgoing import TracedTransport
 from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
-from app.telemetry.traces import MOST_CALLS, Traces, traced
+from app.telemetry.traces import MOST_CALLS, TracedTransport, Traces, traced
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
 CALLER = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from mediator.base.lease import Lease
-from mediator.changes.cursors import Cursors
 from mediator.changes.feed import Feed, LogBatch, Source
+from mediator.changes.log_cursors import LogCursors
 from mediator.changes.routes import SystemRoutes
 from mediator.model.change import Change
 from mediator.schema.tree import SCRATCH_DATABASE
@@ -68,15 +68,10 @@ class LogRelay:
     """Relays for as long as its lease is held.
 
     Every method raises `StoreError` and `Unavailable` if the store or the feed does not answer,
-    `LeaseLost` and `FeedWentBack`. After any of them `forget` is to be called.
+    `LeaseLost` and `FeedRolledBack`. After any of them `forget` is to be called.
 
-    Args:
-        store: The system.
-        feed: The feeds.
-        routes: What the routing model says of the system.
-        lease: The lease of this relay.
-        pace_us: Microseconds after which progress is published to feeds without changes: it costs
-            as much as changes do.
+    Progress is published to feeds without changes after `pace_us` microseconds only: it costs as
+    much as changes do.
     """
 
     def __init__(
@@ -94,7 +89,7 @@ class LogRelay:
         self._lease = lease
         self._pace_us = pace_us
         self._logs = tuple(store.logs())
-        self._cursors = Cursors(feed, routes.system, self._logs)
+        self._cursors = LogCursors(feed, routes.system, self._logs)
         self._horizons: deque[tuple[int, int]] = deque()
         self._due_tick = 0
         self._read_at = 0.0

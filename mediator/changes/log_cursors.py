@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mediator.changes.feed import Feed, FeedWentBack, Source
+from mediator.changes.feed import Feed, FeedRolledBack, Source
 
-__all__ = ["Cursors"]
+__all__ = ["LogCursors"]
 
 
-class Cursors:
+class LogCursors:
     """The feeds' cursors as a relay knows them, and how far it has read itself.
 
     A relay starts to read a log from the lowest cursor, and goes on from where it is. Cursors of
@@ -17,11 +17,6 @@ class Cursors:
     nothing of these databases, and changes of others take effect once. A new database gets its
     cursor before any other moves on, at the position from which the log is being read, so none of
     its changes is skipped.
-
-    Args:
-        feed: The feeds.
-        system: The system.
-        logs: Its logs.
     """
 
     def __init__(self, feed: Feed, system: str, logs: Sequence[str]) -> None:
@@ -36,7 +31,7 @@ class Cursors:
         """Load the cursors of these databases, unless they are; return whether they were loaded.
 
         Raises:
-            FeedWentBack: A feed has less than it had. They have been loaded all the same.
+            FeedRolledBack: A feed has less than it had. They have been loaded all the same.
         """
         requested = tuple(databases)
         if requested == self._databases:
@@ -55,7 +50,7 @@ class Cursors:
         self._cursors, self._databases = loaded, requested
         reached, self._reached = self._reached, {}
         if any(loaded[log][d] < c for (d, log), c in reached.items() if d in requested):
-            raise FeedWentBack
+            raise FeedRolledBack
         return True
 
     def forget(self, *, reached: bool = False) -> None:

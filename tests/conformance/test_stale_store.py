@@ -15,7 +15,14 @@ from mediator.base.clock import SystemClock
 from mediator.schema.annotations import Capability
 from mediator.stores.conformance import CheckStatus, Report, run
 from mediator.stores.probe import probe
-from mediator.stores.sick import Constant, PerServer, Replicas, SickStore, Uniform, Windows
+from tests.conformance.stale_store import (
+    Constant,
+    PerServer,
+    Replicas,
+    StaleStore,
+    Uniform,
+    Windows,
+)
 from tests.conformance.virtual_time import HandClock
 
 
@@ -23,8 +30,8 @@ def replicas(windows: Windows, clock: HandClock, servers: str = "ABC") -> Replic
     return Replicas(tuple(servers), windows, clock)
 
 
-def store(windows: Windows, clock: HandClock) -> SickStore:
-    return SickStore(Replicas(("A", "B"), windows, clock), clock)
+def store(windows: Windows, clock: HandClock) -> StaleStore:
+    return StaleStore(Replicas(("A", "B"), windows, clock), clock)
 
 
 # The worked examples of docs/papers/sickstore.md, section 4.
@@ -33,13 +40,13 @@ def store(windows: Windows, clock: HandClock) -> SickStore:
 @pytest.mark.parametrize(("server", "from_"), [("A", 5), ("C", 6), ("B", 7)])
 def test_a_write_is_seen_once_its_window_has_passed(server: str, from_: int) -> None:
     clock = HandClock()
-    sick = replicas(PerServer({"A": 1, "B": 3, "C": 2}), clock)
-    sick.write("x", "Alice")
+    origin = replicas(PerServer({"A": 1, "B": 3, "C": 2}), clock)
+    origin.write("x", "Alice")
     seen = {}
     for clock.elapsed_s in range(1, 11):
         if clock.elapsed_s == 4:
-            sick.write("x", "Bob")
-        seen[clock.elapsed_s] = sick.read("x", server)
+            origin.write("x", "Bob")
+        seen[clock.elapsed_s] = origin.read("x", server)
     first = min(time for time, value in seen.items() if value == "Bob")
     assert first == from_
     assert all(seen[time] == "Bob" for time in range(from_, 11))
@@ -54,15 +61,15 @@ def test_clocks_that_disagree_mislead_bermbachs_method(
 ) -> None:
     """The window is the last stale read, by its reader's clock, less the write, by its writer's."""
     clock = HandClock()
-    sick = replicas(PerServer({"1": 5.5, "2": 4.5}), clock, "12")
-    sick.write("x", "old")
+    origin = replicas(PerServer({"1": 5.5, "2": 4.5}), clock, "12")
+    origin.write("x", "old")
     ahead = {"1": 0, "2": second_ahead}
     clock.elapsed_s = 103  # the paper's 3, when the old value is seen everywhere
-    sick.write("x", "new")
+    origin.write("x", "new")
     written, stale = 3 + writer_ahead, []
     for time in range(3, 20):
         clock.elapsed_s = 100 + time
-        stale += [time + ahead[it] for it in sick.servers if sick.read("x", it) == "old"]
+        stale += [time + ahead[it] for it in origin.servers if origin.read("x", it) == "old"]
     assert max(stale) - written == window
 
 
@@ -78,11 +85,11 @@ class Requeueing:
 
     def run(self, count: int, window_s: float) -> list[float]:
         clock = HandClock()
-        sick = replicas(Constant(window_s), clock, "A")
+        origin = replicas(Constant(window_s), clock, "A")
         queue, received, inserted = deque[int](), dict[int, float](), 0
         while len(self.windows) < count:
             if inserted < count and clock.elapsed_s >= inserted / 5:
-                sick.write(str(inserted), "here")
+                origin.write(str(inserted), "here")
                 queue.append(inserted)
                 inserted += 1
             clock.elapsed_s += 1 / 320
@@ -90,7 +97,7 @@ class Requeueing:
                 key = self.take(queue)
                 queue.remove(key)
                 since = received.setdefault(key, clock.elapsed_s)
-                if sick.read(str(key), "A") is None:
+                if origin.read(str(key), "A") is None:
                     queue.append(key)
                 else:
                     self.windows.append(clock.elapsed_s - since)
@@ -125,16 +132,16 @@ def test_what_is_seen_is_the_last_write_whose_window_has_passed(
         def draw(self, servers: Sequence[str]) -> dict[str, float]:
             return dict.fromkeys(servers, next(windows))
 
-    sick = replicas(Drawn(), clock)
+    origin = replicas(Drawn(), clock)
     shown_from = []
     for number, (pause, window) in enumerate(writes):
         clock.elapsed_s += pause
-        sick.write("x", str(number))
+        origin.write("x", str(number))
         shown_from.append(clock.elapsed_s + window)
     clock.elapsed_s += now
     shown = [str(n) for n, since in enumerate(shown_from) if since <= clock.elapsed_s]
-    assert sick.read("x", "A") == (shown[-1] if shown else None)
-    assert sick.newest("x") == str(len(writes) - 1)
+    assert origin.read("x", "A") == (shown[-1] if shown else None)
+    assert origin.newest("x") == str(len(writes) - 1)
 
 
 def test_windows_are_drawn_anew_for_each_write_and_can_be_drawn_again() -> None:
@@ -164,7 +171,7 @@ def test_servers_have_names_of_their_own(servers: tuple[str, ...]) -> None:
 
 # What the conformance suite and the probe of capabilities say.
 
-TOLD_BY_WRITES = (
+DECIDED_BY_WRITES = (
     "deletes.deleted_records_cannot_be_changed",
     "idempotency.replays_answer_as_of_then",
     "versions.versions_only_rise",
@@ -187,20 +194,20 @@ def judged(report: Report, names: Sequence[str]) -> set[CheckStatus]:
 
 async def test_without_windows_it_conforms() -> None:
     clock = SystemClock()
-    report = await run(SickStore(Replicas(("A",), Constant(0), clock), clock))
+    report = await run(StaleStore(Replicas(("A",), Constant(0), clock), clock))
     assert report.conforms, report.having(CheckStatus.FAILED)
 
 
 async def test_with_windows_the_suite_says_that_reads_are_what_is_wrong() -> None:
     report = await run(store(Constant(LONG_S), HandClock()))
-    assert judged(report, TOLD_BY_WRITES) == {CheckStatus.PASSED}
+    assert judged(report, DECIDED_BY_WRITES) == {CheckStatus.PASSED}
     assert judged(report, SEEN_BY_READS) == {CheckStatus.FAILED}
 
 
 async def test_a_server_without_a_window_conforms_beside_one_that_has_one() -> None:
-    sick = store(PerServer({"B": LONG_S}), HandClock())
-    assert judged(await run(sick), SEEN_BY_READS) == {CheckStatus.PASSED}
-    assert judged(await run(sick.at("B")), SEEN_BY_READS) == {CheckStatus.FAILED}
+    origin = store(PerServer({"B": LONG_S}), HandClock())
+    assert judged(await run(origin), SEEN_BY_READS) == {CheckStatus.PASSED}
+    assert judged(await run(origin.at("B")), SEEN_BY_READS) == {CheckStatus.FAILED}
 
 
 @pytest.mark.parametrize(("window_s", "state"), [(0.0, "proven"), (0.0025, "refuted")])

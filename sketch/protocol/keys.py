@@ -7,10 +7,12 @@ id has a slash.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["LONGEST", "canonical_query", "key_of_query", "query_of_key"]
+__all__ = ["LONGEST", "TAG_DIGITS", "canonical_query", "key_of_query", "query_of_key", "tag_of"]
+
 
 LONGEST: Final = 1_000
 """Bytes of a query that is cached; longer ones are answered, but not kept."""
@@ -40,3 +42,12 @@ def query_of_key(key: str) -> str | None:
     """Return the canonical query whose result has this key; None for other keys."""
     _, separator, query = key.partition(_SEPARATOR)
     return query if separator else None
+
+
+TAG_DIGITS: Final = 32
+"""All tags are as long, so that none is a part of another (RFC 9875 grants 32 characters)."""
+
+
+def tag_of(database: str, key: str) -> str:
+    """Return the tag of a cache group of an object, 32 hexadecimal digits."""
+    return blake2b(f"{database}/{key}".encode(), digest_size=TAG_DIGITS // 2).hexdigest()

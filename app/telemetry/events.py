@@ -1,0 +1,171 @@
+"""Metrics of events: requests, placements, reads of views, the change feed, purging, tenants."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Histogram
+
+from app.telemetry.metric_group import OF_CLASS, Handlers, counter, gauge, histogram
+from mediator.base.observation import (
+    ChangesRelayed,
+    FeedGapFound,
+    FeedLagMeasured,
+    FeedRollbackFound,
+    PlacementDecided,
+    ProposalRecorded,
+    RequestFinished,
+    RequestRefused,
+    ViewReadFinished,
+    ViolationDetected,
+)
+from sketch.purging.port import PurgerChanged, PurgesFailed, PurgesSent, PurgesWaiting
+
+__all__ = [
+    "feed_handlers",
+    "placement_handlers",
+    "purge_handlers",
+    "request_handlers",
+    "tenant_handlers",
+    "view_handlers",
+]
+
+_REQUESTS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+_OF_REQUEST: Final = (
+    "http_request_method",
+    "http_route",
+    "http_response_status_code",
+    "url_scheme",
+)
+_STALENESS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+def request_handlers(registry: CollectorRegistry) -> Handlers:
+    """Measure requests, by the semantic conventions for HTTP (OpenTelemetry, stable)."""
+    durations = histogram(
+        registry,
+        "http_server_request_duration_seconds",
+        "Time to answer a request.",
+        _REQUESTS_S,
+        *_OF_REQUEST,
+    )
+    # Finding a child by its labels takes longer than counting.
+    timers: dict[tuple[str, str, int, str], Histogram] = {}
+
+    def finished(event: RequestFinished) -> None:
+        labels = (event.method, event.route, event.status, event.scheme)
+        timer = timers.get(labels)
+        if timer is None:
+            timer = timers[labels] = durations.labels(*map(str, labels))
+        timer.observe(event.seconds)
+
+    return {RequestFinished: finished}
+
+
+def placement_handlers(registry: CollectorRegistry) -> Handlers:
+    """Count placements by the reason for them, and what speaks against them since."""
+    decided = counter(
+        registry, "portolan_placements", "Nodes placed with a schema.", "database", "reason"
+    )
+    of_node = ("database", "node")
+    violations = counter(
+        registry, "portolan_violations", "Violations of annotations.", *of_node, "metric"
+    )
+    proposals = counter(
+        registry, "portolan_proposals", "Recorded proposals to move a node.", *of_node
+    )
+
+    def placed(event: PlacementDecided) -> None:
+        for reason in event.reasons.values():
+            decided.labels(event.database, reason).inc()
+
+    return {
+        PlacementDecided: placed,
+        ViolationDetected: lambda e: violations.labels(e.database, e.node, e.metric).inc(),
+        ProposalRecorded: lambda e: proposals.labels(e.database, e.node).inc(),
+    }
+
+
+def view_handlers(registry: CollectorRegistry) -> Handlers:
+    """Count reads that were tried at a view."""
+    tried = counter(
+        registry,
+        "portolan_view_reads",
+        "Reads that a view could have answered, by what became of it.",
+        *OF_CLASS,
+        "decision",
+    )
+    staleness = histogram(
+        registry,
+        "portolan_answer_staleness_seconds",
+        "How old answers of a view were at most, as measured.",
+        _STALENESS_S,
+        *OF_CLASS,
+    )
+
+    def finished(event: ViewReadFinished) -> None:
+        tried.labels(event.database, event.class_name, event.decision).inc()
+        if event.decision == "answered" and event.measured_s is not None:
+            staleness.labels(event.database, event.class_name).observe(event.measured_s)
+
+    return {ViewReadFinished: finished}
+
+
+def feed_handlers(registry: CollectorRegistry) -> Handlers:
+    """Show how complete the change feed is."""
+    relayed = counter(registry, "portolan_feed_changes", "Changes relayed to the feed.", "system")
+    fallbacks = counter(
+        registry, "portolan_feed_fallbacks", "Times that the feed lost what it had.", "system"
+    )
+    gaps = counter(
+        registry, "portolan_feed_gaps", "Times that changes were missing for good.", "system"
+    )
+    lag = gauge(
+        registry,
+        "portolan_feed_lag_seconds",
+        "For how long the feed may have lacked changes of a system.",
+        "database",
+        "system",
+    )
+    return {
+        ChangesRelayed: lambda e: relayed.labels(e.system).inc(e.count),
+        FeedLagMeasured: lambda e: lag.labels(e.database, e.system).set(e.seconds),
+        FeedRollbackFound: lambda e: fallbacks.labels(e.system).inc(),
+        FeedGapFound: lambda e: gaps.labels(e.system).inc(),
+    }
+
+
+def purge_handlers(registry: CollectorRegistry) -> Handlers:
+    """Count what became of purges."""
+    purges = counter(
+        registry, "portolan_purges", "Keys that caches were sent purges of.", "purger", "outcome"
+    )
+    down = gauge(
+        registry,
+        "portolan_purger_down",
+        "Whether a cache does not take purges, and is left alone for a while.",
+        "purger",
+    )
+    oldest = gauge(
+        registry,
+        "portolan_purges_oldest_seconds",
+        "For how long the oldest purge waits that some cache has not confirmed.",
+    )
+    return {
+        PurgesSent: lambda e: purges.labels(e.purger, "sent").inc(e.keys),
+        PurgesFailed: lambda e: purges.labels(e.purger, "failed").inc(e.keys),
+        PurgerChanged: lambda e: down.labels(e.purger).set(e.down),
+        PurgesWaiting: lambda e: oldest.set(e.oldest_s),
+    }
+
+
+def tenant_handlers(registry: CollectorRegistry) -> Handlers:
+    """Count what was refused to tenants."""
+    refused = counter(
+        registry,
+        "portolan_tenant_refusals",
+        "Requests beyond a limit of their tenant.",
+        "tenant",
+        "limit",
+    )
+    return {RequestRefused: lambda e: refused.labels(e.tenant, e.limit).inc()}

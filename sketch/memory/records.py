@@ -1,0 +1,223 @@
+"""What a partition in memory keeps: deadlines, owed purges, registered queries and versions."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from uuid import uuid4
+
+from sketch.protocol.bounds import again_step_us, microseconds
+from sketch.protocol.port import QueryRegistrations, SketchLimits
+
+__all__ = ["Deadlines", "OwedPurges", "Registrations", "Versions"]
+
+
+class Deadlines:
+    """Keys with a time each; adding and taking costs amortised logarithmic time."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+        self._queue: list[tuple[int, str]] = []
+        self._queued: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._times
+
+    def of(self, key: str) -> int:
+        """Return the time of a key; 0 if it has none."""
+        return self._times.get(key, 0)
+
+    def first(self) -> int | None:
+        """Return the earliest time; None: there are no keys."""
+        while self._queue:
+            queued, key = self._queue[0]
+            time = self._times.get(key)
+            if self._queued.get(key) == queued == time:
+                return time
+            heappop(self._queue)
+            if self._queued.get(key) == queued:
+                del self._queued[key]
+                if time is not None:
+                    self.put(key, time)
+        return None
+
+    def due(self, now: int) -> int:
+        """Return how many times are not after `now`."""
+        return sum(time <= now for time in self._times.values())
+
+    def put(self, key: str, time: int) -> None:
+        """Set the time of a key."""
+        self._times[key] = time
+        # A later time is found when the earlier one comes up.
+        if key not in self._queued or time < self._queued[key]:
+            self._queued[key] = time
+            heappush(self._queue, (time, key))
+
+    def extend(self, key: str, until: int) -> None:
+        """Set the time of a key, by maximum."""
+        self.put(key, max(until, self.of(key)))
+
+    def discard(self, key: str) -> None:
+        """Forget a key; its place in the queue goes when it comes up."""
+        self._times.pop(key, None)
+
+    def take(self, now: int, most: int) -> list[str]:
+        """Remove keys whose time is not after `now`, at most so many; return them in order."""
+        taken: list[str] = []
+        while self._queue and self._queue[0][0] <= now and len(taken) < most:
+            queued, key = heappop(self._queue)
+            if self._queued.get(key) != queued:
+                continue
+            del self._queued[key]
+            time = self._times.get(key)
+            if time is not None and time > now:
+                self.put(key, time)
+            elif time is not None:
+                del self._times[key]
+                taken.append(key)
+        return taken
+
+
+class OwedPurges:
+    """For each key the times at or after which it must be purged.
+
+    A purge that begins later settles all times before it. The repeated ones are put off to a few
+    instants, so that a key that is written all the time owes but a few.
+    """
+
+    def __init__(self, limits: SketchLimits) -> None:
+        again_s = limits.purge_again_s
+        self._again_us = None if again_s is None else microseconds(again_s)
+        self._step_us = again_step_us(limits)
+        self._lease_us = microseconds(limits.purge_lease_s)
+        self._owed: dict[str, set[int]] = {}
+        self._next = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    def due(self, now: int) -> int:
+        """Return how many keys are due and not given out."""
+        return self._next.due(now)
+
+    def first(self) -> int | None:
+        """Return when the first key is given out next; None: there is none."""
+        return self._next.first()
+
+    def owe(self, now: int, key: str) -> None:
+        """Owe a purge now, and one after the longest fill; unless nothing is purged."""
+        if self._again_us is None:
+            return
+        due = now + 1  # a purge that was given out at this instant does not settle it
+        again = -(-(due + self._again_us) // self._step_us) * self._step_us
+        later = {time for time in self._owed.get(key, ()) if time > due}
+        self._owed[key] = later | {due, again}
+        self._next.put(key, due)
+
+    def take(self, now: int, limit: int) -> list[str]:
+        """Give out keys that are due; their ticket is the time."""
+        keys = self._next.take(now, limit)
+        for key in keys:
+            self._next.put(key, now + self._lease_us)
+        return keys
+
+    def acknowledge(self, key: str, ticket: int) -> None:
+        """Strike off what a purge that was given out at a time has settled."""
+        left = {time for time in self._owed.pop(key, ()) if time > ticket}
+        self._next.discard(key)
+        if left:
+            self._owed[key] = left
+            self._next.put(key, min(left))
+
+
+_QUIET_US = 100_000
+
+
+class Registrations:
+    """The keys of query results of which copies may be alive that no write has outdated."""
+
+    def __init__(self, most: int, first: int) -> None:
+        self._most = most
+        self._numbers: dict[str, int] = {}
+        self._quiet_until = 0
+        self.sequence = first
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._numbers
+
+    def is_open(self, now: int, key: str) -> bool:
+        """Whether a query may be registered, unless it is already."""
+        if key in self._numbers:
+            return True
+        return now >= self._quiet_until and len(self._numbers) < self._most
+
+    def add(self, key: str) -> None:
+        """Register a query."""
+        if key not in self._numbers:
+            self.sequence += 1
+            self._numbers[key] = self.sequence
+
+    def discard(self, key: str) -> None:
+        """Register a query no more."""
+        self._numbers.pop(key, None)
+
+    def keep_quiet(self, now: int) -> None:
+        """Let nobody register for a moment."""
+        self._quiet_until = now + _QUIET_US
+
+    def since(self, sequence: int) -> QueryRegistrations:
+        """Tell what was registered after a mark; all if the mark is not of this life."""
+        complete = sequence == 0 or sequence > self.sequence
+        numbers = {key: n for key, n in self._numbers.items() if complete or n > sequence}
+        return QueryRegistrations(
+            self.sequence, len(self._numbers), numbers, complete and sequence != self.sequence
+        )
+
+
+class Versions:
+    """The last version of each key that caches may hold.
+
+    While writes to a key are pending nothing is told of it, but the highest version that one of
+    them made is kept in mind: the write that ends last need not be the one that came last.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._fills: dict[str, str] = {}
+        self._unseen: dict[str, int | None] = {}
+
+    def of(self, key: str) -> int | None:
+        """Return the version of a key, if it is known for certain."""
+        return self._known.get(key)
+
+    def fill_of(self, key: str) -> str | None:
+        """Return the token that lets a key be filled, if it waits for that."""
+        return self._fills.get(key)
+
+    def await_fill(self, key: str) -> None:
+        """Let a key be filled, if nothing is known of it; several readers share the token."""
+        if key not in self._known:
+            self._fills.setdefault(key, uuid4().hex)
+
+    def fill(self, key: str, tokens: frozenset[str], version: int) -> None:
+        """Set a version that was read, unless a write came between."""
+        if self._fills.get(key) in tokens:
+            del self._fills[key]
+            self._known[key] = version
+
+    def forget(self, key: str) -> None:
+        """Know nothing of a key, and ignore what readers have read until now."""
+        for kept in (self._known, self._fills, self._unseen):
+            kept.pop(key, None)
+
+    def record_write(self, key: str, version: int | None, *, pending: bool) -> None:
+        """Set the version that a write made; None: it is not known."""
+        before = self._unseen.get(key, 0)
+        last = None if version is None or before is None else max(before, version)
+        self.forget(key)
+        if pending:
+            self._unseen[key] = last
+        elif last is not None:
+            self._known[key] = last
