@@ -150,7 +150,7 @@ class DataApi:
     async def _answer(self, routed: RoutedRequest) -> Response:
         """Take a request through its stages: route, preferences, access, class, handler."""
         request = routed.request
-        routed.go_to(self.table.find(request.path))
+        routed.go_to(self._table.find(request.path))
         route = routed.route
         handler = route.handlers.get(request.method)
         if handler is None:

@@ -34,7 +34,7 @@ from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP
 from mediator.transactions.model import Transaction
 
-__all__ = ["MeteredPlane", "Transact", "metered"]
+__all__ = ["MeteredPlane", "NarrowedPlane", "Transact", "metered"]
 
 Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
 """Executes a transaction."""
@@ -49,12 +49,11 @@ _NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
 """Holds for no object; a retry of the write is still recognised."""
 
 
-class MeteredPlane:
-    """Implements `mediator.data_plane.port.DataPlane` within a tenant's limits."""
+class NarrowedPlane:
+    """What a data plane passes on that narrows another one."""
 
-    def __init__(self, plane: DataPlane, meter: Meter) -> None:
+    def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
-        self._meter = meter
 
     @property
     def model(self) -> RoutingModel:
@@ -65,13 +64,21 @@ class MeteredPlane:
         """Find a class; see `DataPlane.route`."""
         return await self._plane.route(database, class_name)
 
+    async def recall(self, operation: WriteOperation) -> Outcome | None:
+        """Return a remembered answer: its operation's id names the subject, so it is its own."""
+        return await self._plane.recall(operation)
+
+
+class MeteredPlane(NarrowedPlane):
+    """Implements `mediator.data_plane.port.DataPlane` within a tenant's limits."""
+
+    def __init__(self, plane: DataPlane, meter: Meter) -> None:
+        super().__init__(plane)
+        self._meter = meter
+
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; see `DataPlane.read`."""
         return await self._plane.read(operation, preference)
-
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
-        """Return a remembered answer; see `DataPlane.recall`."""
-        return await self._plane.recall(operation)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; raises `StorageFull` if it would be one too many."""

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from mediator.access.metered_plane import NarrowedPlane
 from mediator.access.ownership import (
     ADMIN,
     Owner,
@@ -56,7 +57,7 @@ from mediator.operations.read_modify_write import ATTEMPTS, alternative
 from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
 from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
-from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.routing.model import ClassRoute
 
 __all__ = ["OwnedPlane", "OwnerOf"]
 
@@ -66,21 +67,12 @@ OwnerOf: TypeAlias = Callable[[str, str], str | None]
 _CONCURRENCY: Final = 16
 
 
-class OwnedPlane:
+class OwnedPlane(NarrowedPlane):
     """Implements `mediator.data_plane.port.DataPlane` for one subject."""
 
     def __init__(self, plane: DataPlane, owner_of: OwnerOf) -> None:
-        self._plane = plane
+        super().__init__(plane)
         self._owner_of = owner_of
-
-    @property
-    def model(self) -> RoutingModel:
-        """The routing model in force."""
-        return self._plane.model
-
-    async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find a class; see `DataPlane.route`."""
-        return await self._plane.route(database, class_name)
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; `NotFound` if it is not there, or somebody else's."""
@@ -117,10 +109,6 @@ class OwnedPlane:
         for part in await self._all(operations, free, lanes, whole=whole):
             answers.update(part)
         return [answers[index] for index in range(len(operations))]
-
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
-        """Return a remembered answer: its operation's id names the subject, so it is its own."""
-        return await self._plane.recall(operation)
 
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Final
 
 from alembic import command
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, inspect, select, text
+from sqlalchemy import Connection, inspect, select, text
 
 from mediator.base.errors import Conflict
 from mediator.catalogue.tables import SCHEMA, revisions
@@ -85,7 +84,8 @@ class Revisions:
 
     def current(self, connection: Connection) -> str | None:
         """Return the revision that a catalogue has; None: it has none."""
-        return _context(connection).get_current_revision()
+        options = {"version_table_schema": SCHEMA}
+        return MigrationContext.configure(connection, opts=options).get_current_revision()
 
     def compatibility(self, connection: Connection) -> Compatibility:
         """Compare the revision of a catalogue with those of this code."""
@@ -145,11 +145,6 @@ class Revisions:
             command.downgrade(config, f"{current}:{to}", sql=True)
         return output.getvalue()
 
-    @staticmethod
-    def differences(connection: Connection, tables: MetaData) -> list[object]:
-        """Return what a catalogue has other than `tables`, as alembic reports it."""
-        return list(compare_metadata(_context(connection), tables))
-
     def _check_way(self, current: str | None, to: str) -> None:
         ids = [revision.id for revision in self.known()]
         if current not in ids or to not in ids[: ids.index(current) + 1]:
@@ -174,15 +169,6 @@ class Revisions:
         config.set_main_option("version_locations", _escaped(self._directories))
         config.attributes["connection"] = connection
         return config
-
-
-def _context(connection: Connection) -> MigrationContext:
-    ours = {"version_table_schema": SCHEMA, "include_schemas": True, "include_name": _is_ours}
-    return MigrationContext.configure(connection, opts=ours)
-
-
-def _is_ours(name: str | None, kind: str, parents: object) -> bool:  # noqa: ARG001 - alembic's shape
-    return kind != "schema" or name == SCHEMA
 
 
 def _lock(connection: Connection) -> None:

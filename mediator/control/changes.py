@@ -29,12 +29,10 @@ __all__ = [
     "SchemaPlan",
     "check_view",
     "decide_change",
-    "drifted",
     "left_behind",
     "missing_copies",
     "notes_on_view",
     "obsolete_copies",
-    "reinterpreted",
     "replaced",
     "stored_form",
     "unused",
@@ -83,7 +81,7 @@ def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
     )
 
 
-def drifted(
+def _drifted(
     present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str]
 ) -> set[tuple[str, str]]:
     """Return what the present schema would place elsewhere today."""
@@ -94,7 +92,7 @@ def drifted(
     return {(move.node, move.proposed) for move in today.moves}
 
 
-def reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
+def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
     """Return which stored values the new schema would decode otherwise, or not at all."""
     plan = []
     for class_name in sorted(holding):
@@ -176,13 +174,13 @@ def decide_change(
     if present is None or not holding:
         return decide(schema, candidates), []
     decision = decide(schema, candidates, pins_of(present, sorted(holding)))
-    moved_anyway = drifted(present, candidates, holding)
+    moved_anyway = _drifted(present, candidates, holding)
     moves = [
         {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
         for m in decision.moves
         if m.required or (m.node, m.proposed) not in moved_anyway
     ]
-    return decision, moves + reinterpreted(schema, present.schema, holding)
+    return decision, moves + _reinterpreted(schema, present.schema, holding)
 
 
 def without_copies(systems: Systems) -> list[str]:

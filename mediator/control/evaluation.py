@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -46,27 +46,18 @@ class Hysteresis:
     dwell_s: float
 
 
+@dataclass(eq=False)
 class PlacementEvaluation:
     """Compares the placements in force with those that present metrics would give."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        executor: Executor,
-        events: CatalogueEvents,
-        proposals: CatalogueProposals,
-        hysteresis: Hysteresis,
-        observe: Observer,
-        clock: Clock,
-    ) -> None:
-        self._registry = registry
-        self._executor = executor
-        self._events = events
-        self._proposals = proposals
-        self._observe = observe
-        self._clock = clock
-        self._hysteresis = hysteresis
-        self._violations: dict[str, ViolationState] = {}
+    _registry: Registry
+    _executor: Executor
+    events: CatalogueEvents
+    _proposals: CatalogueProposals
+    _hysteresis: Hysteresis
+    _observe: Observer
+    _clock: Clock
+    _violations: dict[str, ViolationState] = field(default_factory=dict, init=False)
 
     async def evaluate(self, busy_share: float = 1.0) -> None:
         """Evaluate every database once: record proposals and violations.
@@ -93,10 +84,6 @@ class PlacementEvaluation:
             if database in (None, name) and route.id in proposed
             for proposal in proposed[route.id].by_node.values()
         ]
-
-    async def violations(self, database: str | None) -> list[dict[str, Any]]:
-        """List violation events, newest first."""
-        return await self._events.newest(database)
 
     def explain(self, database: str, node: str) -> dict[str, Any]:
         """Explain the placement of a node that is in force, by today's metrics."""
@@ -153,7 +140,7 @@ class PlacementEvaluation:
         for event in events:
             if event.phase == "began":
                 self._observe(event.detected)
-            await self._events.record(event.phase, event.detected)
+            await self.events.record(event.phase, event.detected)
 
     async def _decisions(
         self, model: RoutingModel

@@ -28,8 +28,6 @@ __all__ = [
     "is_elsewhere",
     "known_from",
     "not_understood",
-    "registration_from",
-    "registration_to",
     "stored_form",
     "updated",
     "with_statements",
@@ -95,7 +93,7 @@ def findings_of(
     )
 
 
-def registration_to(registration: SystemRegistration) -> dict[str, Any]:
+def _registration_to(registration: SystemRegistration) -> dict[str, Any]:
     """Return the form of a registration that the catalogue keeps; it holds the URL."""
     config = registration.config
     return {
@@ -105,8 +103,8 @@ def registration_to(registration: SystemRegistration) -> dict[str, Any]:
     }
 
 
-def registration_from(form: Mapping[str, Any]) -> SystemRegistration:
-    """Read the form of `registration_to`."""
+def _registration_from(form: Mapping[str, Any]) -> SystemRegistration:
+    """Read the form of `_registration_to`."""
     return SystemRegistration(
         SystemConfig(**form["config"]), tuple(form["declared"]), dict(form["metrics"])
     )
@@ -143,13 +141,13 @@ def check_acceptable(known: KnownSystem, findings: Findings) -> None:
 def known_from(system: StoredSystem) -> KnownSystem:
     """Return a system as the catalogue keeps it."""
     findings = _FINDINGS.validate_python(system.findings) if system.findings else None
-    return KnownSystem(registration_from(system.registration), findings)
+    return KnownSystem(_registration_from(system.registration), findings)
 
 
 def stored_form(known: KnownSystem) -> StoredSystem:
     """Return a system as the catalogue is to keep it."""
     findings = known.findings.to_json() if known.findings else {}
-    return StoredSystem(known.name, registration_to(known.registration), findings)
+    return StoredSystem(known.name, _registration_to(known.registration), findings)
 
 
 def amended(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -31,25 +32,18 @@ _TIMEOUT_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 
 
+@dataclass(eq=False)
 class Membership:
     """This replica among the others.
 
     `in_force` looks at the catalogue, puts in force what has changed, and returns the epoch.
     """
 
-    def __init__(
-        self,
-        replicas: CatalogueReplicas,
-        name: str,
-        in_force: Callable[[], Awaitable[int]],
-        calls: StoreCalls,
-        clock: Clock,
-    ) -> None:
-        self._replicas = replicas
-        self._name = name
-        self._in_force = in_force
-        self._calls = calls
-        self._clock = clock
+    _replicas: CatalogueReplicas
+    _name: str
+    _in_force: Callable[[], Awaitable[int]]
+    _calls: StoreCalls
+    _clock: Clock
 
     async def renew(self) -> None:
         """Confirm what is in force; raises `Unavailable` if the catalogue does not answer."""

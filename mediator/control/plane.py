@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mediator.base.errors import Conflict, Invalid, Location, MediatorError
@@ -28,26 +29,17 @@ __all__ = ["ControlPlane"]
 PING_S = 2.0
 
 
+@dataclass(eq=False)
 class ControlPlane:
     """Schemas, systems, placements. Every method raises `MediatorError` and nothing else."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        registry: Registry,
-        systems: Systems,
-        schemas: Schemas,
-        evaluation: PlacementEvaluation,
-        advisor: Advisor,
-        executor: Executor,
-    ) -> None:
-        self._catalogue = catalogue
-        self._registry = registry
-        self._systems = systems
-        self._schemas = schemas
-        self._evaluation = evaluation
-        self._advisor = advisor
-        self._executor = executor
+    _catalogue: Catalogue
+    _registry: Registry
+    _systems: Systems
+    _schemas: Schemas
+    _evaluation: PlacementEvaluation
+    _advisor: Advisor
+    _executor: Executor
 
     async def databases(self) -> list[dict[str, Any]]:
         """List databases: name, mode, version, classes."""
@@ -194,7 +186,7 @@ class ControlPlane:
 
     async def violations(self, database: str | None = None) -> list[dict[str, Any]]:
         """List violation events, newest first."""
-        return await self._evaluation.violations(database)
+        return await self._evaluation.events.newest(database)
 
     async def proposals(self, database: str | None = None) -> list[dict[str, Any]]:
         """List recorded proposals: node, current, proposed, margin, since."""

@@ -27,7 +27,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from mediator.base.errors import (
@@ -85,31 +85,20 @@ __all__ = ["Schemas"]
 _T = TypeVar("_T")
 
 
+@dataclass(eq=False)
 class Schemas:
     """Reads and sets the schemas of databases."""
 
-    def __init__(
-        self,
-        catalogue: CatalogueSchemas,
-        registry: Registry,
-        systems: Systems,
-        executor: Executor,
-        follower: Follower,
-        membership: Membership,
-        views: ViewService,
-        clearing: Clearing,
-        observe: Observer,
-    ) -> None:
-        self._catalogue = catalogue
-        self._registry = registry
-        self._systems = systems
-        self._executor = executor
-        self._follower = follower
-        self._membership = membership
-        self._views = views
-        self._clearing = clearing
-        self._observe = observe
-        self._changing = asyncio.Lock()
+    _catalogue: CatalogueSchemas
+    _registry: Registry
+    _systems: Systems
+    _executor: Executor
+    _follower: Follower
+    _membership: Membership
+    _views: ViewService
+    _clearing: Clearing
+    _observe: Observer
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def refresh(self) -> None:
         """Put in force what others have changed; see `Follower.look`."""

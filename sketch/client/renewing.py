@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -120,30 +120,21 @@ class _Exchange(NamedTuple):
     epoch: int
 
 
+@dataclass(eq=False)
 class Renewer:
     """Renews copies that are in demand.
 
     `revalidate` requests one object anew, and does not wait for it.
     """
 
-    def __init__(
-        self,
-        demand: Demand,
-        post: Post,
-        revalidate: Callable[[Resource], None],
-        keeper: FilterKeeper,
-        copies: Copies,
-        clock: Clock,
-        statistics: Statistics,
-    ) -> None:
-        self._demand = demand
-        self._post = post
-        self._revalidate = revalidate
-        self._keeper = keeper
-        self._copies = copies
-        self._clock = clock
-        self._statistics = statistics
-        self._took_s = 0.0
+    _demand: Demand
+    _post: Post
+    _revalidate: Callable[[Resource], None]
+    _keeper: FilterKeeper
+    _copies: Copies
+    _clock: Clock
+    _statistics: Statistics
+    _took_s: float = field(default=0.0, init=False)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Renew until cancelled."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
@@ -159,20 +160,14 @@ class Transaction:
             raise ValueError("the transaction is over; begin another one")
 
 
+@dataclass(eq=False)
 class Transactor:
     """Sends transactions, and remembers what they wrote and what they read in vain."""
 
-    def __init__(
-        self,
-        read: Callable[[Resource], Awaitable[Answer]],
-        connection: Connection,
-        own_writes: OwnWrites,
-        sleep: Callable[[float], Awaitable[None]],
-    ) -> None:
-        self._read = read
-        self._connection = connection
-        self._own_writes = own_writes
-        self._sleep = sleep
+    _read: Callable[[Resource], Awaitable[Answer]]
+    _connection: Connection
+    _own_writes: OwnWrites
+    _sleep: Callable[[float], Awaitable[None]]
 
     def begin(self) -> Transaction:
         """Begin a transaction."""
