@@ -38,6 +38,7 @@ from mediator.archive.files import (
     verify,
 )
 from mediator.archive.installation import ArchiveProgress, Installation, OnProgress
+from mediator.base.concurrency import result_or_raise, results_or_raise
 from mediator.base.errors import (
     Conflict,
     Locked,
@@ -46,7 +47,6 @@ from mediator.base.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from mediator.base.results import result_or_raise, results_or_raise
 from mediator.catalogue.rows import CatalogueRows
 from mediator.data_plane.walking import pages
 from mediator.model.operations import (

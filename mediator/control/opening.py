@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from mediator.control.known_systems import Findings, findings_of, not_understood
 from mediator.placement.calibration import calibrate
 from mediator.schema.annotations import Capability

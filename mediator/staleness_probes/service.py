@@ -25,8 +25,8 @@ from dataclasses import asdict
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
-from mediator.base.cancellation import end
 from mediator.base.clock import Clock
+from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, Location, Unavailable
 from mediator.base.lease import Leasing
 from mediator.data_plane.port import DataPlane

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mediator.base.cancellation import end
 from mediator.base.clock import SystemClock
+from mediator.base.concurrency import end
 from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollbackFound, Observation
 from mediator.changes.feed import BEGINNING, PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
