@@ -21,11 +21,9 @@ __all__ = [
     "Findings",
     "KnownSystem",
     "amended",
-    "check_acceptable",
     "check_same",
     "configured",
     "findings_of",
-    "is_elsewhere",
     "known_from",
     "not_understood",
     "stored_form",
@@ -93,23 +91,6 @@ def findings_of(
     )
 
 
-def _registration_to(registration: SystemRegistration) -> dict[str, Any]:
-    """Return the form of a registration that the catalogue keeps; it holds the URL."""
-    config = registration.config
-    return {
-        "config": {name: getattr(config, name) for name in SystemConfig.__slots__},
-        "declared": list(registration.declared),
-        "metrics": dict(registration.metrics or {}),
-    }
-
-
-def _registration_from(form: Mapping[str, Any]) -> SystemRegistration:
-    """Read the form of `_registration_to`."""
-    return SystemRegistration(
-        SystemConfig(**form["config"]), tuple(form["declared"]), dict(form["metrics"])
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class KnownSystem:
     """A registered system; without findings it could not be reached yet."""
@@ -132,22 +113,24 @@ def not_understood(config: SystemConfig) -> Invalid:
     )
 
 
-def check_acceptable(known: KnownSystem, findings: Findings) -> None:
-    """Refuse a system that cannot hold data."""
-    if not findings.acceptable:
-        raise Conflict(f"The system {known.name} cannot hold data: {findings.reason}")
-
-
 def known_from(system: StoredSystem) -> KnownSystem:
     """Return a system as the catalogue keeps it."""
+    form = system.registration
     findings = _FINDINGS.validate_python(system.findings) if system.findings else None
-    return KnownSystem(_registration_from(system.registration), findings)
+    config, declared = SystemConfig(**form["config"]), tuple(form["declared"])
+    return KnownSystem(SystemRegistration(config, declared, dict(form["metrics"])), findings)
 
 
 def stored_form(known: KnownSystem) -> StoredSystem:
-    """Return a system as the catalogue is to keep it."""
+    """Return a system as the catalogue is to keep it, with the URL."""
+    config = known.registration.config
+    registration = {
+        "config": {name: getattr(config, name) for name in SystemConfig.__slots__},
+        "declared": list(known.registration.declared),
+        "metrics": dict(known.registration.metrics or {}),
+    }
     findings = known.findings.to_json() if known.findings else {}
-    return StoredSystem(known.name, _registration_to(known.registration), findings)
+    return StoredSystem(known.name, registration, findings)
 
 
 def amended(
@@ -192,11 +175,6 @@ def configured(registration: SystemRegistration, known: KnownSystem | None) -> K
         metrics=registration.metrics or known.registration.metrics,
     )
     return replace(known, registration=kept)
-
-
-def is_elsewhere(own: KnownSystem, other: KnownSystem) -> bool:
-    """Whether another replica has another address of a system."""
-    return own.registration.config != other.registration.config
 
 
 def check_same(known: KnownSystem, target: KnownSystem) -> None:

@@ -17,10 +17,8 @@ from mediator.control.known_systems import (
     Findings,
     KnownSystem,
     amended,
-    check_acceptable,
     check_same,
     configured,
-    is_elsewhere,
     known_from,
     stored_form,
     updated,
@@ -168,7 +166,8 @@ class Registry:
         known = KnownSystem(registration, findings)
 
         def accept(_: KnownSystem) -> KnownSystem:
-            check_acceptable(known, findings)
+            if not findings.acceptable:
+                raise Conflict(f"The system {name} cannot hold data: {findings.reason}")
             return known
 
         return await self._add(store, known, accept, new=True)
@@ -321,7 +320,8 @@ class Registry:
             for system in stored.values():
                 other = known_from(system)
                 own = self._known.get(other.name)
-                if own and other.name not in self._configured and is_elsewhere(own, other):
+                moves = own and own.registration.config != other.registration.config
+                if own and moves and other.name not in self._configured:
                     moved.append((own, replace(other, findings=other.findings or own.findings)))
                 self._known[other.name] = updated(own, other) if own else other
                 self._remember(self._known[other.name])

@@ -9,10 +9,7 @@ down_revision = None
 additive = False
 
 _STATEMENTS = """
-CREATE TABLE portolan_catalogue.epoch (
-    "only" INTEGER PRIMARY KEY,
-    epoch BIGINT NOT NULL
-);
+CREATE TABLE portolan_catalogue.epoch ("only" INTEGER PRIMARY KEY, epoch BIGINT NOT NULL);
 INSERT INTO portolan_catalogue.epoch ("only", epoch) VALUES (1, 0);
 CREATE TABLE portolan_catalogue.databases (
     name TEXT PRIMARY KEY,
@@ -88,22 +85,10 @@ CREATE TABLE portolan_catalogue.proposals (
     why TEXT NOT NULL,
     PRIMARY KEY (database_id, node)
 );
-CREATE TABLE portolan_catalogue.secrets (
-    name TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-);
-CREATE TABLE portolan_catalogue.access (
-    "only" INTEGER PRIMARY KEY,
-    version BIGINT NOT NULL
-);
-CREATE TABLE portolan_catalogue.tenants (
-    name TEXT PRIMARY KEY,
-    limits JSONB NOT NULL
-);
-CREATE TABLE portolan_catalogue.tenant_databases (
-    database TEXT PRIMARY KEY,
-    tenant TEXT NOT NULL
-);
+CREATE TABLE portolan_catalogue.secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE portolan_catalogue.access ("only" INTEGER PRIMARY KEY, version BIGINT NOT NULL);
+CREATE TABLE portolan_catalogue.tenants (name TEXT PRIMARY KEY, limits JSONB NOT NULL);
+CREATE TABLE portolan_catalogue.tenant_databases (database TEXT PRIMARY KEY, tenant TEXT NOT NULL);
 CREATE INDEX ix_portolan_catalogue_tenant_databases_tenant
     ON portolan_catalogue.tenant_databases (tenant);
 CREATE TABLE portolan_catalogue.api_keys (
