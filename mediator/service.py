@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
-from mediator.archive.installation import Installation
+from mediator.archive.backup import Installation
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.observation import (
     ClockSkewMeasured,

@@ -17,8 +17,8 @@ from app.commands.running import overridden, run
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
+    from mediator.archive.backup import ArchiveProgress, OnProgress
     from mediator.archive.files import Manifest
-    from mediator.archive.installation import ArchiveProgress, OnProgress
     from mediator.archive.restore import Restored
 
 __all__ = ["backup", "restore"]

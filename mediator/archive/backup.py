@@ -25,10 +25,11 @@ A backup that is killed has no manifest, and is none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mediator.archive.files import (
     CATALOGUE,
@@ -40,22 +41,68 @@ from mediator.archive.files import (
     class_file,
     write_manifest,
 )
-from mediator.archive.installation import ArchiveProgress, Installation, OnProgress
+from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, NotFound, Unavailable
+from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.rows import CatalogueRows
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
+from mediator.changes.feed import Feed
+from mediator.changes.subscriptions import Subscriptions
+from mediator.control.plane import ControlPlane
+from mediator.data_plane.port import DataPlane
 from mediator.data_plane.walking import pages
+from mediator.model.guard import WriteGuard
 from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 
-__all__ = ["Backup"]
+__all__ = ["ArchiveProgress", "Backup", "Installation", "OnProgress"]
 
 _PAUSE_S: Final = 0.2
 _TIMEOUT_S: Final = 120.0
 """A write over several systems whose process has died is resolved well within it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveProgress:
+    """How far a backup or a restoration is with a class: objects done so far."""
+
+    what: str
+    database: str
+    class_name: str
+    done: int
+
+
+OnProgress: TypeAlias = Callable[[ArchiveProgress], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Objects, schemas and the rest of the catalogue; the feed is None where there is none."""
+
+    catalogue: Catalogue
+    data: DataPlane
+    control: ControlPlane
+    feed: Feed | None
+    guard: WriteGuard
+    clock: Clock
+
+    async def position(self, database: str) -> str | None:
+        """Return the present position of a database's feed as text; None: there is no feed."""
+        if self.feed is None:
+            return None
+        return (await Subscriptions(self.feed).now(self.id_of(database))).text
+
+    async def start_feed_generation(self, database: str) -> None:
+        """Begin another generation of a database's feed."""
+        if self.feed is not None:
+            await self.feed.start_generation(self.id_of(database))
+
+    def id_of(self, database: str) -> str:
+        """Return the id of a database in the catalogue."""
+        return self.data.model.databases[database].id
 
 
 class Backup:

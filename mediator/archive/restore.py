@@ -27,6 +27,7 @@ from uuid import uuid4
 
 import orjson
 
+from mediator.archive.backup import ArchiveProgress, Installation, OnProgress
 from mediator.archive.files import (
     CATALOGUE,
     ArchiveInvalid,
@@ -37,7 +38,6 @@ from mediator.archive.files import (
     read_manifest,
     verify,
 )
-from mediator.archive.installation import ArchiveProgress, Installation, OnProgress
 from mediator.base.concurrency import result_or_raise, results_or_raise
 from mediator.base.errors import (
     Conflict,

@@ -77,11 +77,6 @@ class Follower:
         placed = self._known.databases.get(name)
         return placed.stored if placed else None
 
-    @property
-    def holds(self) -> bool:
-        """Whether writes to some class are held."""
-        return any(placed.stored.hold for placed in self._known.databases.values())
-
     def all(self) -> list[StoredDatabase]:
         """Return all databases, in the order of their names."""
         return [placed.stored for _, placed in sorted(self._known.databases.items())]
@@ -89,7 +84,7 @@ class Follower:
     async def in_force(self) -> int:
         """Put in force what has changed, end holds that are overdue, and return the epoch."""
         await self.look()
-        if self.holds:
+        if any(placed.stored.hold for placed in self._known.databases.values()):
             await self._catalogue.release_overdue()
         return self._known.moment.epoch
 

@@ -13,9 +13,8 @@ import orjson
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
-from mediator.archive.backup import Backup
+from mediator.archive.backup import ArchiveProgress, Backup
 from mediator.archive.files import Manifest
-from mediator.archive.installation import ArchiveProgress
 from mediator.archive.restore import Restoration, Restored
 from mediator.data_plane.walking import pages
 from mediator.model.operations import Outcome, Put

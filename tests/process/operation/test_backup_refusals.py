@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from mediator.archive.backup import Backup
+from mediator.archive.backup import ArchiveProgress, Backup
 from mediator.archive.files import MANIFEST, ArchiveInvalid, Manifest, read_manifest, write_manifest
-from mediator.archive.installation import ArchiveProgress
 from mediator.archive.restore import Restoration
 from mediator.base.errors import Conflict, NotFound, Unplaceable
 from mediator.catalogue.rows import CatalogueRows
