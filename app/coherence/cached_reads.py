@@ -13,10 +13,9 @@ from app.coherence.grants import GrantCache
 from app.coherence.layouts import Layouts, schema_of
 from app.coherence.uncovered_queries import UncoveredQueries
 from app.http.caching import NO_STORE, CachePolicy
-from app.http.etags import format_tag
 from app.http.message import Headers
 from app.http.paths import parse_pairs
-from app.http.preconditions import Preconditions
+from app.http.preconditions import Preconditions, format_tag
 from mediator.base.clock import Clock
 from mediator.model.filters import Filter
 from mediator.model.guard import CacheKey

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
-from app.http.etags import parse_tag
+from app.http.preconditions import parse_tag
 from mediator.base.errors import Unavailable
 from mediator.staleness_probes.model import ProbeRequest
 from mediator.staleness_probes.path import Reader, Versions
