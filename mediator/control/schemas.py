@@ -286,7 +286,7 @@ class Schemas:
             moment, put = await self._prepare_and_put(plan, plan.new)
         else:
             async with self._held(plan.stored, changing) as held:
-                await self._check_still_empty(plan, changing)
+                await self.check_still_empty(plan, changing)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
@@ -310,7 +310,7 @@ class Schemas:
             await self._on(copy, "write", _preparing(copy, None))
         return await self._catalogue.put(new)
 
-    async def _check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
+    async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held."""
         assert plan.present is not None
         for name in sorted(changing):

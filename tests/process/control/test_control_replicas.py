@@ -22,6 +22,7 @@ from tests.process.service import Service, service
 async def test_a_restart_serves_the_same_model_without_probing(
     mediator: Service, replica: Service
 ) -> None:
+    await mediator.mediator.schemas.refresh()  # another replica may have changed something before
     model = mediator.mediator.data.model
     await mediator.mediator.registry.reconnect()
     await replica.mediator.schemas.refresh()

@@ -136,7 +136,7 @@ async def test_writes_find_the_new_place_once_all_have_followed(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
-    gate = stopped(monkeypatch, mediator.mediator.schemas, "_check_still_empty")
+    gate = stopped(monkeypatch, mediator.mediator.schemas, "check_still_empty")
     change = placing(mediator, name, "mongo")
     await waits(mediator, late)
     await follows(late)
@@ -235,7 +235,7 @@ async def test_who_stalls_under_its_hold_changes_nothing_afterwards(
 ) -> None:
     name = await known(mediator, late)
     monkeypatch.setattr(catalogue_schemas, "HOLD_S", 0.0)
-    gate = stopped(monkeypatch, mediator.mediator.schemas, "_check_still_empty", after=True)
+    gate = stopped(monkeypatch, mediator.mediator.schemas, "check_still_empty", after=True)
     change = placing(mediator, name, "mongo")
     await eventually(lambda: _following(late, gate))
     await follows(late)  # ends the hold, which is overdue
