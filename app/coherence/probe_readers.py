@@ -85,7 +85,7 @@ async def _drain(answer: httpx.Response) -> None:
 
 
 def _versions(url: str, tag: str | None) -> Versions:
-    """Return the versions that a tag tells; a cache that compresses may have made it weak."""
+    """Return the versions in a tag; a cache that compresses may have made it weak."""
     parsed = parse_tag((tag or "").removeprefix("W/"))
     if parsed is None:
         raise _silent(url, "an answer without a tag of ours")

@@ -27,8 +27,7 @@ from app.http.preconditions import parse_tag, parse_tags
 from app.http.prefer import parse_prefer
 from app.http.problems import HttpError
 from app.security.authentication import Authenticator
-from app.security.jwks import KeySet
-from app.security.tokens import TokenRules, Tokens
+from app.security.tokens import KeySet, TokenRules, Tokens
 from mediator.access.cache import AccessCache, AccessSnapshot
 from mediator.access.model import parse_grant
 from mediator.base.clock import SystemClock

@@ -12,8 +12,7 @@ import orjson
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from app.security.jwks import KeySet
-from app.security.tokens import TokenRules, Tokens
+from app.security.tokens import KeySet, TokenRules, Tokens
 from mediator.access.cache import AccessSnapshot
 from mediator.access.model import Grant, Principal, Scope
 from mediator.base.errors import Unavailable

@@ -11,8 +11,7 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.security.jwks import FLOOR_S
-from app.security.tokens import LONGEST_TOKEN
+from app.security.tokens import FLOOR_S, LONGEST_TOKEN
 from mediator.access.model import Grant, Principal, Scope
 from mediator.base.errors import Unauthenticated
 from tests.unit.access.issuers import (
