@@ -131,8 +131,8 @@ class Mediator:
         if options.relaying != "elsewhere":  # else there is no relay here to wake
             own.append(FilteredObserver(self._on_event, {StoreCallFinished}))
         self._observe = broadcast(*own, *observers)
-        self._open_catalogue(factory)
-        self._share()
+        self._build_catalogue(factory)
+        self._build_shared()
         self.calls = StoreCalls(self.systems, options.guard, self._clock)
         events = CatalogueEvents(self.catalogue)
         self._build_data_plane()
@@ -140,7 +140,7 @@ class Mediator:
         self._build_control_plane(events)
         self.scheduler = Scheduler(self._periodic_tasks())
 
-    def _open_catalogue(self, factory: StoreFactory) -> None:
+    def _build_catalogue(self, factory: StoreFactory) -> None:
         """Build what keeps its state in the catalogue, and the systems that it lists."""
         self.catalogue = Catalogue(self._options.catalogue_url, migrate=self._options.migrate)
         self.runs = CatalogueRuns(self.catalogue)
@@ -155,7 +155,7 @@ class Mediator:
             self.systems, self.registrations, factory, self._metrics, self._observe, self._clock
         )
 
-    def _share(self) -> None:
+    def _build_shared(self) -> None:
         """Build what replicas share in the coordination Redis, if there is one."""
         url = self._options.coordination_url or None
         self._exchange = MetricsExchange(url)
