@@ -122,7 +122,7 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     await put(own, database, "kept", title="second")
     await put(own, database, "newer", title="written after the backup")
     keys = [str(CacheKey("things", id_, "main")) for id_ in ("kept", "newer")]
-    await caches._leases.release(part, keys)
+    await caches.leases.release(part, keys)
     for key in keys:
         assert (await caches.sketch.report_read(part, [key], 60.0)).ttl_us > 0
     filter_ = await caches.sketch.snapshot([part])
