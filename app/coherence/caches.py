@@ -29,8 +29,8 @@ from mediator.base.clock import Clock, SystemClock
 from mediator.base.concurrency import end
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
-from mediator.control.port import ControlPlane
-from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
+from mediator.control.plane import ControlPlane
+from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
@@ -174,7 +174,7 @@ class Caches:
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
         self.estimator = estimator
-        exchange = exchange or NoExchange()
+        exchange = exchange or MetricsExchange()
         self.updates = EstimatorUpdates(estimator, sketch, exchange, self._routing, clock)
         queries = QueryRegistry(sketch, self._routing)
         layouts = Layouts(sketch, self._routing, queries)
@@ -308,7 +308,7 @@ def make_caches(
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
     if settings.sketch == "memory":
         sketch: Sketch = MemorySketch(limits, shape)
-        exchange: MetricsExchange = NoExchange()
+        exchange = MetricsExchange()
     elif url is None:
         raise MissingSetting(
             "There is no Redis for the sketch: set PORTOLAN_SKETCH_URL or"
@@ -316,7 +316,7 @@ def make_caches(
         )
     else:
         sketch = RedisSketch(url, limits, shape)
-        exchange = RedisExchange(url, EXCHANGE_KEY)
+        exchange = MetricsExchange(url, EXCHANGE_KEY)
     try:
         estimator = make_estimator(settings)
         return Caches(settings, sketch, estimator, events, exchange, connect=connect)
