@@ -22,9 +22,8 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from mediator.base.errors import Unavailable
-from mediator.catalogue.run_queue import HeartbeatReply, RunQueue, TakenRun
+from mediator.catalogue.run_queue import CatalogueWorkers, HeartbeatReply, RunQueue, TakenRun
 from mediator.catalogue.runs import RunState
-from mediator.catalogue.workers import CatalogueWorkers
 from spark_jobs.runner.attempt import FORECAST, Attempt, Ending, InputReader, ResultWriter
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of

@@ -236,7 +236,7 @@ async def half(mediator: Service, pairs: str) -> str:
     id_ = unique()
     await mediator.create(pairs, "pairs", id_, **OLD)
     put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
-    redis: Any = mediator.mediator._systems.get("redis").store
+    redis: Any = mediator.mediator.systems.get("redis").store
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(redis, "write", _away)
         with pytest.raises(OutcomeUnknown):
@@ -470,7 +470,7 @@ async def test_the_other_system_is_down_and_comes_back(
 ) -> None:
     await all_over(mediator)
     operation = write_of("create", pairs, unique())
-    redis: Any = mediator.mediator._systems.get("redis").store
+    redis: Any = mediator.mediator.systems.get("redis").store
     with monkeypatch.context() as patched:
         patched.setattr(redis, "write", _away)
         with pytest.raises(OutcomeUnknown):
@@ -539,7 +539,7 @@ async def test_objects_older_than_a_group_get_their_fragment_when_it_is_written(
 async def test_a_system_that_carries_no_intents_holds_no_fragment(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = mediator.mediator._systems.get("redis").store
+    store = mediator.mediator.systems.get("redis").store
     monkeypatch.setattr(store, "__class__", type("Plain", (type(store),), {"lock": None}))
     with pytest.raises(Conflict, match="takes no part"):
         await mediator.put_schema({"pairs": PAIRS})

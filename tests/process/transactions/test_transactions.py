@@ -284,7 +284,7 @@ async def test_an_update_adds_a_part_that_is_lacking(mediator: Service, shop: st
     object_ = await mediator.create(shop, "pairs", unique(), title="t")
     route = await mediator.mediator.data.route(shop, "pairs")
     part = route.fragment_of["hits"]
-    store = mediator.mediator._systems.get(part.system).store
+    store = mediator.mediator.systems.get(part.system).store
     await store.drop(part)
     operators = (OperatorCall("hits", Operator.INC, 4),)
     await run(
@@ -406,7 +406,7 @@ async def test_a_write_over_several_systems_is_waited_for(
     """While one of its steps is still to come, nobody may take what is there for the whole."""
     monkeypatch.setattr(coordinator, "MAX_WAIT_S", 0.1)
     object_ = await mediator.create(shop, "pairs", unique(), title="0", hits=0)
-    redis = mediator.mediator._systems.get("redis").store
+    redis = mediator.mediator.systems.get("redis").store
     send, go_on, reached = redis.write, asyncio.Event(), asyncio.Event()
 
     async def late(*args: Any) -> Any:

@@ -106,14 +106,14 @@ class ViewClient:
     async def held(self, id_: str) -> Record | None:
         """Read an object's copy."""
         assert self.route.copy is not None
-        store = self.service.mediator._systems.get(self.route.copy.system).store
+        store = self.service.mediator.systems.get(self.route.copy.system).store
         [record] = await store.read([Read(self.route.copy, id_)])
         return record
 
     async def mirror(self, call: Callable[[Mirror, Any], Awaitable[Any]]) -> None:
         """Meddle with copies."""
         assert self.route.copy is not None
-        store = self.service.mediator._systems.get(self.route.copy.system).store
+        store = self.service.mediator.systems.get(self.route.copy.system).store
         assert isinstance(store, Mirror)
         await call(store, self.route.copy)
 
@@ -123,7 +123,7 @@ class ViewClient:
 
     async def caught_up(self) -> None:
         """Wait until everything written so far is in the view."""
-        feed = self.service.mediator._coordination
+        feed = self.service.mediator.coordination
         assert feed is not None
         tick = await feed.feed.tick()
 
@@ -359,7 +359,7 @@ async def _execute(view: ViewClient, statement: str, *arguments: Any) -> None:
     """Meddle with the view's rows behind its back."""
     copy = view.route.copy
     assert copy is not None
-    store = view.service.mediator._systems.get(copy.system).store
+    store = view.service.mediator.systems.get(copy.system).store
     table = store.statements.records(copy).table  # type: ignore[attr-defined]
     connection = await asyncpg.connect(view.service.configs["postgres"].url)
     try:
@@ -514,7 +514,7 @@ async def test_the_view_is_a_system_that_can_hold_copies(mirrored: Service) -> N
     database = await mirrored.put_schema(only_redis, mode="microbatched")
     copy = mirrored.mediator.data.model.databases[database].classes["articles"].copy
     assert copy is not None
-    assert isinstance(mirrored.mediator._systems.get(copy.system).store, Mirror)
+    assert isinstance(mirrored.mediator.systems.get(copy.system).store, Mirror)
 
 
 async def test_a_microbatched_database_needs_a_view(
@@ -606,8 +606,8 @@ async def test_operators_see_views_and_look_after_them(view: ViewClient) -> None
 @asynccontextmanager
 async def _run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[None]:
     """Hold the lease of runs, as another replica does while a run of its own goes on."""
-    assert mediator._coordination is not None
-    leases, name = mediator._coordination.leases, f"view-maintenance:{database_id}"
+    assert mediator.coordination is not None
+    leases, name = mediator.coordination.leases, f"view-maintenance:{database_id}"
     assert await leases.acquire(name, "another replica", 30)
     try:
         yield
@@ -672,11 +672,11 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         await started.create(database, "articles", "a", title="t", hits=0)
         found = await eventual_copy(started, database, hits=0)
         assert found.freshness is not None
-        coordination = started.mediator._coordination
+        coordination = started.mediator.coordination
         assert coordination is not None
         logs = started.mediator.changes._logs
         assert logs is not None
-        await started.mediator._scheduler.stop()  # nobody tends the relays, or learns, but the test
+        await started.mediator.scheduler.stop()  # nobody tends the relays, or learns, but the test
         await logs.close()
         await coordination._redis.set(shift, -60, ex=600)
         await started.mediator.data.write(inc(database, "articles", "a"))
