@@ -320,13 +320,13 @@ class Mediator:
             await self._presence.hold()
             await self._membership.renew()
             await self.changes.register()
-            await self.transactions.recover()
+            await self.transactions.resolver.recover()
         self._scheduler.start()
 
     async def stop(self) -> None:
         """Stop the periodic tasks and release every connection."""
         await self._scheduler.stop()
-        await self.transactions.close()
+        await self.transactions.resolver.close()
         await self.views.close()
         await self.changes.close()
         if self._coordination is not None:
@@ -368,10 +368,10 @@ class Mediator:
         self._advisor.merge(others)
 
     async def _recover(self) -> None:
-        await self.transactions.recover()
+        await self.transactions.resolver.recover()
 
     async def _reap(self) -> None:
-        await self.transactions.reap(REAPED_AT_ONCE)
+        await self.transactions.log.reap(REAPED_AT_ONCE)
         for guarded in self._systems:
             if isinstance(guarded.store, Reapable):
                 await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))

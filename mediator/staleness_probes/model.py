@@ -16,14 +16,7 @@ LONGEST_TEXT: Final = 2_048
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """The bounds of a request.
-
-    Attributes:
-        count: Measurements.
-        rate: Measurements in a second.
-        timeout_s: Seconds that one of them may take.
-        duration_s: Seconds in which all of them must have begun.
-    """
+    """The upper bounds of a `ProbePlan`, and the seconds in which its measurements must begin."""
 
     count: int = 10_000
     rate: float = 100.0
@@ -53,7 +46,7 @@ class ProbePlan:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What a client asks for.
+    """The request of a client.
 
     Attributes:
         database: Name of the database.
@@ -144,11 +137,9 @@ class _Reading:
 
     def bound(self, name: str) -> float | None:
         value = self._left.pop(name, None)
-        if value is None:
-            return None
         plain = isinstance(value, int | float) and not isinstance(value, bool)
-        if plain and isfinite(value) and value >= 0:
-            return float(value)
+        if value is None or (plain and isfinite(value) and value >= 0):
+            return None if value is None else float(value)
         self.wrong(name, "must be a number that is not negative")
         return None
 

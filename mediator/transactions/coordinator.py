@@ -48,7 +48,8 @@ class Transactions:
     """Carries out transactions, and what single writes over several systems need.
 
     Attributes:
-        resolver: Resolves writes whose intents are met.
+        log: The transaction log.
+        resolver: Resolves writes whose intents are met, and those of dead coordinators.
         joint: Carries out single writes over several systems.
     """
 
@@ -62,7 +63,7 @@ class Transactions:
     ) -> None:
         self._plane = plane
         self._calls = calls
-        self._log = log
+        self.log = log
         self._clock = clock
         self.resolver = TransactionResolver(plane, calls, log, observe)
         self._phases = Phases(calls, log, self.resolver, clock)
@@ -87,23 +88,11 @@ class Transactions:
             detail = "Others are at work on the same objects; nothing was done."
             raise TransactionAborted(detail) from None
 
-    async def recover(self) -> int:
-        """Resolve writes whose coordinators have gone; returns how many were."""
-        return await self.resolver.recover()
-
-    async def close(self) -> None:
-        """Wait for what is committed and being applied."""
-        await self.resolver.close()
-
-    async def reap(self, limit: int) -> int:
-        """Forget answers that need not be remembered any longer."""
-        return await self._log.reap(limit)
-
     async def _replay(self, transaction: Transaction) -> list[Outcome] | None:
         """Return the outcomes of a transaction that was sent before; None: it has not happened."""
         if transaction.fingerprint is None:
             return None
-        entry = await self._log.find_operation(transaction.operation)
+        entry = await self.log.find_operation(transaction.operation)
         if entry is None:
             return None
         if entry.fingerprint != transaction.fingerprint:

@@ -40,12 +40,9 @@ __all__ = ["PendingOperation", "PreparedOperation", "prepare"]
 
 @dataclass(frozen=True, slots=True)
 class PendingOperation:
-    """An operation whose object is locked, still to be prepared.
+    """An operation whose object is locked, under the intents of the write, still to be prepared.
 
-    Attributes:
-        operation: The operation.
-        locked: Its object, under the intents of the write.
-        was_read: Whether the object is in the read set, which is as good as If-Match.
+    `was_read`: the object is in the read set, which is as good as If-Match.
     """
 
     operation: WriteOperation
@@ -55,13 +52,7 @@ class PendingOperation:
 
 @dataclass(frozen=True, slots=True)
 class PreparedOperation:
-    """What is to be applied for one operation.
-
-    Attributes:
-        target: Its object.
-        steps: The writes to be applied; None: there are none.
-        outcome: The answer, if there are no steps.
-    """
+    """The writes to be applied to an object for one operation, or the outcome if there are none."""
 
     target: Target
     steps: Steps | None
@@ -160,9 +151,8 @@ def _prepare_one(
         if isinstance(operation, Outcome):
             return PreparedOperation(pending.locked.target, None, operation)
         current = _values(pending.locked, fragments)
-        return PreparedOperation(
-            pending.locked.target, _steps(operation, pending.locked, current, intent)
-        )
+        steps = _steps(operation, pending.locked, current, intent)
+        return PreparedOperation(pending.locked.target, steps)
     except MediatorError as error:
         return error
 

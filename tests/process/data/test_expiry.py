@@ -246,7 +246,7 @@ async def test_what_was_committed_in_time_is_applied_though_it_has_expired_since
         with pytest.raises(OutcomeUnknown):
             await transactions.run(Transaction(database, operation, (), (write,), "f"))
     await clock.put(LATER_S)
-    entry = await transactions._log.find_operation(operation)
+    entry = await transactions.log.find_operation(operation)
     assert entry is not None
     await transactions.resolver.roll_forward(entry)
     await clock.put(0.0)

@@ -38,7 +38,7 @@ async def let_overdue(replica: Service, in_s: float = 0.0) -> None:
 async def expire(replica: Service) -> None:
     """Let the leases of dead coordinators pass, and wait until nothing of them is left."""
     await let_overdue(replica)
-    await replica.mediator.transactions.recover()
+    await replica.mediator.transactions.resolver.recover()
     await all_over(replica)
 
 
@@ -52,6 +52,6 @@ async def all_over(replica: Service) -> None:
 
 
 def _log(replica: Service) -> CatalogueTransactions:
-    log = replica.mediator.transactions._log
+    log = replica.mediator.transactions.log
     assert isinstance(log, CatalogueTransactions)
     return log

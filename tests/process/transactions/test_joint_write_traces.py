@@ -101,7 +101,7 @@ class Recorder:
                 self._wrap(patched, store, "lock", partial(self._locked, at))
                 self._wrap(patched, store, "write", partial(self._written, at))
                 self._wrap(patched, store, "unlock", partial(self._unlocked, at))
-            log = each.mediator.transactions._log
+            log = each.mediator.transactions.log
             self._wrap(patched, log, "begin", self._begun)
             self._wrap(patched, log, "commit", self._committed)
             self._wrap(patched, log, "abort", self._aborted)

@@ -191,7 +191,7 @@ async def test_two_replicas_recover_at_once(mediator: Service, pairs: str, morta
         fate = Doomed("commit", after=True)
         assert not await attempt(mediator, write_of("update", pairs, id_), fate)
     await let_overdue(mediator)
-    await asyncio.gather(*(mediator.mediator.transactions.recover() for _ in range(3)))
+    await asyncio.gather(*(mediator.mediator.transactions.resolver.recover() for _ in range(3)))
     await all_over(mediator)  # what goes on in the background may have taken some of them
     assert [await state(mediator, pairs, id_) for id_ in ids] == [AFTER["update"]] * len(ids)
 
@@ -333,14 +333,14 @@ async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
     route = await data.route(pairs, "pairs")
     transactions = mediator.mediator.transactions
     keys = [(fragment, id_) for fragment in route.fragments]
-    await transactions._log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
+    await transactions.log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
     await transactions.resolver.intents.lock(keys, intent)
     for operation in (write_of("put", pairs, id_), inc(pairs, "pairs", id_)):
         with pytest.raises(Locked):
             await data.write(operation)
     assert (await mediator.get(pairs, "pairs", id_)).values == OLD
     await transactions.resolver.intents.unlock(keys, intent)
-    await transactions._log.remove([intent])
+    await transactions.log.remove([intent])
     await data.write(inc(pairs, "pairs", id_))
     assert await state(mediator, pairs, id_) == {"title": "old", "hits": 11}
 
@@ -356,8 +356,8 @@ async def test_an_intent_that_is_not_logged_is_refused_before_it_is_taken_away(
     await transactions.resolver.intents.lock([(route.anchor, id_)], intent)
     await mediator.mediator.data.write(write_of("update", pairs, id_))
     assert await state(mediator, pairs, id_) == AFTER["update"]
-    assert not await transactions._log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
-    assert not await transactions._log.commit(intent, [])
+    assert not await transactions.log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
+    assert not await transactions.log.commit(intent, [])
 
 
 async def test_a_write_that_was_aborted_meanwhile_begins_again(
@@ -365,7 +365,7 @@ async def test_a_write_that_was_aborted_meanwhile_begins_again(
 ) -> None:
     id_ = unique()
     await mediator.create(pairs, "pairs", id_, **OLD)
-    log: Any = mediator.mediator.transactions._log
+    log: Any = mediator.mediator.transactions.log
     commit = log.commit
     aborted: list[str] = []
 
@@ -386,7 +386,7 @@ async def test_writes_that_are_over_are_forgotten_together(
 ) -> None:
     monkeypatch.setattr("mediator.transactions.resolver.REMOVED_WITHIN_S", 0.2)
     transactions = mediator.mediator.transactions
-    log, resolver = transactions._log, transactions.resolver
+    log, resolver = transactions.log, transactions.resolver
     await resolver.close()
     removed: list[list[str]] = []
 

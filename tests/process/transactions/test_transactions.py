@@ -329,7 +329,7 @@ async def test_plain_writes_wait_for_a_mark_and_then_say_so(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
     data, intents = mediator.mediator.data, mediator.mediator.transactions.resolver.intents
-    log = mediator.mediator.transactions._log
+    log = mediator.mediator.transactions.log
 
     async def meet_mark(name: str) -> None:
         id_, intent = trio[name].id, unique("intent")
@@ -508,7 +508,7 @@ async def test_a_retry_finishes_what_was_committed(
         ]
         wanted = transaction(shop, *writes, fingerprint="f")
         await _attempt(mediator, wanted, fate)
-        log = mediator.mediator.transactions._log
+        log = mediator.mediator.transactions.log
         if entry := await log.find_operation(wanted.operation):
             await log.postpone(entry.intent, 0 if entry.answer is None else 60)
         again = await _retry(mediator, wanted)
