@@ -158,10 +158,7 @@ class LogRelay:
     ) -> int:
         """Append to each database its changes, and publish progress where that is due.
 
-        Args:
-            databases: Those that have a fragment on the system.
-            entries: By log.
-            until_tick: Up to when they are complete; 0 if they are not.
+        The entries, by log, are complete up to `until_tick`; 0: they are not.
         """
         changes = _by_database(entries)
         await self._create_cursors(changes)

@@ -246,13 +246,9 @@ def _until(route: ClassRoute, until: Mapping[str, int]) -> int | None:
 def _next(
     before: CopyState, result: CopyResult, until_tick: int | None, build: Build | None
 ) -> CopyState | None:
-    """Return the state of a copy after a refresh.
+    """Return the state of a copy after a refresh, which copied what had changed (`result`).
 
-    Args:
-        before: Its state before.
-        result: Of copying what has changed.
-        until_tick: The tick up to which that was all; None: it was not all.
-        build: A build that was finished when the refresh began.
+    That was all up to `until_tick`; None: it was not all. `build` was finished when it began.
     """
     if before.build and (build is None or build.token != before.build):
         return CopyState(None, before.build, result.stuck)
