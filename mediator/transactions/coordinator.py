@@ -66,8 +66,8 @@ class Transactions:
         self.log = log
         self._clock = clock
         self.resolver = TransactionResolver(plane, calls, log, observe)
-        self._phases = Phases(calls, log, self.resolver, clock)
-        self.joint = JointWriter(plane, calls, self.resolver, self._phases)
+        self.phases = Phases(calls, log, self.resolver, clock)
+        self.joint = JointWriter(plane, calls, self.resolver, self.phases)
 
     async def run(self, transaction: Transaction) -> list[Outcome]:
         """Carry out a transaction; returns the outcome of each of its writes, in their order.
@@ -83,7 +83,7 @@ class Transactions:
             return await self._replay(transaction) or await self._attempt(transaction)
 
         try:
-            return await self._phases.until_free(attempt, MAX_WAIT_S)
+            return await self.phases.until_free(attempt, MAX_WAIT_S)
         except Blocked:
             detail = "Others are at work on the same objects; nothing was done."
             raise TransactionAborted(detail) from None
@@ -130,7 +130,7 @@ class Transactions:
         except BaseException:
             await self.resolver.abandon(entry, targets)
             raise
-        return results_or_raise(await self._phases.commit(entry, prepared))
+        return results_or_raise(await self.phases.commit(entry, prepared))
 
     async def _prepare(
         self,
@@ -140,13 +140,13 @@ class Transactions:
         entry: Entry,
     ) -> list[PreparedOperation]:
         """Set the intents, turn the operations into steps, and validate the read set."""
-        await self._phases.end_expired(targets)
-        objects = results_or_raise(await self._phases.begin(entry, targets))
+        await self.phases.end_expired(targets)
+        objects = results_or_raise(await self.phases.begin(entry, targets))
         met: dict[str, list[RecordKey]] = {}
         for locked in objects:
             for intent, keys in locked.foreign(entry.intent).items():
                 met.setdefault(intent, []).extend(keys)
-        if met or any(map(self._phases.has_expired, objects)):
+        if met or any(map(self.phases.has_expired, objects)):
             raise Blocked(met)
         read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
         pending = [

@@ -82,7 +82,7 @@ class TransactionResolver:
         self._log = log
         self._observe = observe
         self.intents = IntentStore(calls.systems)
-        self._applier = Applier(calls, self.intents, plane.remove_copy)
+        self.applier = Applier(calls, self.intents, plane.remove_copy)
         self._applying: dict[str, asyncio.Task[Any]] = {}
         self._finished: list[str] = []
         self._removing: asyncio.Task[None] | None = None
@@ -193,7 +193,7 @@ class TransactionResolver:
     ) -> list[Answer]:
         prepared = [one for one in committed if isinstance(one, PreparedOperation)]
         try:
-            applied = iter(await self._applier.apply(prepared, entry.intent))
+            applied = iter(await self.applier.apply(prepared, entry.intent))
             answers = [
                 next(applied) if isinstance(one, PreparedOperation) else one for one in committed
             ]

@@ -1,4 +1,4 @@
-"""What embedded servers are asked in tests, and what is looked at of their processes."""
+"""Clients of embedded servers, and what is looked at of their processes."""
 
 from __future__ import annotations
 

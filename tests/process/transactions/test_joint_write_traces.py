@@ -30,7 +30,8 @@ from tests.process.transactions.test_joint_interleavings import (
     write,
     write_of,
 )
-from tests.properties.transactions.joint_write_model import Move, State, World, beginning, moves
+from tests.properties.transactions.joint_write_model import beginning, moves
+from tests.properties.transactions.joint_write_states import Move, State, World
 
 __all__ = ["other", "pairs"]
 

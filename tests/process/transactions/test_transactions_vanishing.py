@@ -81,7 +81,7 @@ async def test_a_class_that_goes_before_it_is_logged_is_not_found(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
     transactions, wanted = mediator.mediator.transactions, both(shop, unique())
-    of: Any = transactions._phases if begins == "is about to begin" else transactions.log
+    of: Any = transactions.phases if begins == "is about to begin" else transactions.log
     monkeypatch.setattr(of, "begin", dropping(mediator, shop, of.begin, before=True))
     with pytest.raises(NotFound, match="no class users"):
         await run(mediator, wanted)
