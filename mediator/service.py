@@ -199,10 +199,10 @@ class Mediator:
         context, shared = None, self._coordination
         if shared is not None:
             context = ViewContext(
-                calls,
                 shared.feed,
                 shared.view_state,
                 shared.leases,
+                calls,
                 self._watermarks,
                 self._model,
                 self._replica,

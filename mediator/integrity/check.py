@@ -172,8 +172,7 @@ class _Check:
         self._histories.setdefault(key, {}).setdefault(change.group, GroupHistory()).add(change)
 
     async def _compare(self, keys: Sequence[_Key]) -> list[Mismatch]:
-        found = await self._read_all(keys)
-        pairs = zip(keys, found, strict=True)
+        pairs = zip(keys, await self._read_all(keys), strict=True)
         return [m for key, outcome in pairs for m in self._mismatches(*key, outcome)]
 
     def _mismatches(self, class_name: str, id_: str, outcome: Outcome | None) -> list[Mismatch]:

@@ -9,19 +9,25 @@ from typing import Any, Final
 
 from mediator.base.errors import Invalid, Location
 
-__all__ = ["Measurement", "ProbeLimits", "ProbePlan", "ProbeRequest", "read_request"]
+__all__ = [
+    "MAX_COUNT",
+    "MAX_DURATION_S",
+    "MAX_RATE",
+    "MAX_TIMEOUT_S",
+    "Measurement",
+    "ProbePlan",
+    "ProbeRequest",
+    "read_request",
+]
 
 LONGEST_TEXT: Final = 2_048
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeLimits:
-    """The upper bounds of a `ProbePlan`, and the seconds in which its measurements must begin."""
-
-    count: int = 10_000
-    rate: float = 100.0
-    timeout_s: float = 60.0
-    duration_s: float = 600.0
+MAX_COUNT: Final = 10_000
+MAX_RATE: Final = 100.0
+MAX_TIMEOUT_S: Final = 60.0
+MAX_DURATION_S: Final = 600.0
+"""Seconds in which all measurements must have begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class Measurement:
     stale_reads: int
 
 
-def read_request(document: Any, limits: ProbeLimits) -> ProbeRequest:
+def read_request(document: Any) -> ProbeRequest:
     """Read a request in JSON form.
 
     Raises:
@@ -96,15 +102,15 @@ def read_request(document: Any, limits: ProbeLimits) -> ProbeRequest:
         class_name=reading.text("class"),
         path=reading.text("path", "fresh"),
         plan=ProbePlan(
-            count=int(reading.number("count", 100, limits.count, whole=True)),
-            rate=reading.number("rate", min(10.0, limits.rate), limits.rate),
-            timeout_s=reading.number("timeout_s", min(10.0, limits.timeout_s), limits.timeout_s),
+            count=int(reading.number("count", 100, MAX_COUNT, whole=True)),
+            rate=reading.number("rate", 10.0, MAX_RATE),
+            timeout_s=reading.number("timeout_s", 10.0, MAX_TIMEOUT_S),
         ),
-        delta_s=reading.delta("delta_s", limits.timeout_s),
+        delta_s=reading.delta("delta_s", MAX_TIMEOUT_S),
         bound_s=reading.bound("bound_s"),
     )
-    if request.plan.count > request.plan.rate * limits.duration_s:
-        reading.wrong("count", f"takes more than {limits.duration_s:g} seconds at this rate")
+    if request.plan.count > request.plan.rate * MAX_DURATION_S:
+        reading.wrong("count", f"takes more than {MAX_DURATION_S:g} seconds at this rate")
     reading.finish()
     return request
 

@@ -33,7 +33,7 @@ from mediator.base.lease import Leasing
 from mediator.data_plane.port import DataPlane
 from mediator.routing.freshness import STRONG, ReadPreference
 from mediator.routing.model import ClassRoute
-from mediator.staleness_probes.model import ProbeLimits, ProbeRequest
+from mediator.staleness_probes.model import ProbeRequest
 from mediator.staleness_probes.path import PlanePath, Reader
 from mediator.staleness_probes.probe import Probe, Probed
 from mediator.staleness_probes.report import summary
@@ -101,7 +101,6 @@ class StalenessProbes:
         plane: DataPlane,
         clock: Clock,
         caches: CacheReaders | None = None,
-        limits: ProbeLimits | None = None,
         leases: Leasing | None = None,
     ) -> None:
         self._plane = plane
@@ -109,7 +108,6 @@ class StalenessProbes:
         self._caches = caches
         self._leases = leases
         self._last: _Run | None = None
-        self.limits = limits or ProbeLimits()
 
     async def start(self, request: ProbeRequest) -> dict[str, Any]:
         """Start a probe, and describe it.

@@ -37,7 +37,7 @@ from mediator.transactions.targets import LockedObject, Target
 __all__ = ["CHUNK_BYTES", "CHUNK_OPERATIONS", "JointWriter", "RoutedWrite", "chunks"]
 
 RoutedWrite: TypeAlias = tuple[ClassRoute, WriteOperation]
-"""An operation, and where its class lives."""
+"""An operation, and the route of its class."""
 
 CHUNK_OPERATIONS: Final = 50
 """Objects that go through the phases together."""

@@ -89,7 +89,7 @@ def _unconditional(pending: PendingOperation) -> PendingOperation | MediatorErro
             operation = narrow_to_creation(locked.target.route, operation)
         _check_condition(operation, locked)
     except MediatorError as error:
-        if operation is not pending.operation:  # it may only create, where If-Match is asked for
+        if operation is not pending.operation:  # it may only create, where If-Match is required
             return if_match_error(operation)
         return error
     if operation.condition is ANYTHING:

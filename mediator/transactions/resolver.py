@@ -59,7 +59,7 @@ class OperationPlane(Protocol):
         """The routing model in force."""
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find where a class lives."""
+        """Return the route of a class."""
 
     async def newest_model(self) -> RoutingModel:
         """Look for a newer routing model."""
