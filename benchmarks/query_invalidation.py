@@ -30,7 +30,8 @@ from mediator.embedded.redis import EmbeddedRedis
 from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import holds, lookup_of
 from mediator.model.guard import CacheKey
-from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
+from mediator.query.invalidation.index import QueryIndex
+from mediator.query.invalidation.registered_query import RegisteredQuery
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import MOST_LIMIT
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel

@@ -28,7 +28,7 @@ from benchmarks.harness.footprint import Footprint, Watcher
 from benchmarks.harness.instances import Instance
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.soak_load import DATABASE, Load
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 

@@ -1,7 +1,7 @@
-"""The pages that are made of the code: ``make reference``; a test holds them against it.
+"""What pages have from the code: ``make reference``; a test holds them against it.
 
 `cli.md` has the help of each command, `benchmarks.md` a table of the benchmarks, `measured.md` what
-was recorded of them.
+was recorded of them, and others the tables of `docs.facts`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from app.cli import command_line
 from benchmarks.harness.runner import available
 from benchmarks.readme import FIGURES, bars_met, reports_in, table
+from docs.facts import TABLES, with_problem_sections
 
 __all__ = ["generated"]
 
@@ -33,7 +34,13 @@ def generated() -> Mapping[Path, str]:
         DOCS / "benchmarks.md": _benchmarks(),
         DOCS / "measured.md": table(reports_in(FIGURES)),
     }
-    return {page: _renewed(page.read_text(), made) for page, made in pages.items()}
+    texts = {page: _renewed(page.read_text(), made) for page, made in pages.items()}
+    for facts in TABLES:
+        page = DOCS / facts.page
+        texts[page] = facts.fill(texts.get(page) or page.read_text())
+    problems = DOCS / "problems.md"
+    texts[problems] = with_problem_sections(problems.read_text())
+    return texts
 
 
 def _renewed(page: str, made: str) -> str:

@@ -15,7 +15,7 @@ from examples.stored_record import StoredRecord
 from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.tagged import dump, load
 from mediator.schema.types import Values
-from mediator.stores.images import image_of
+from mediator.stores.outboxes import image_of
 from mediator.stores.port import Fragment, FragmentOf, LogEntry, Write, WriteKind
 
 __all__ = ["OUTBOX", "Row", "log_entry", "position_of", "rows_of"]

@@ -10,11 +10,11 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from app.api.models.changes import ChangesParameters
+from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
-from app.http.message import Request, Response, forbid_body
+from app.http.message import Request, Response, disconnected, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
@@ -176,7 +176,7 @@ async def _events(
     subscriber: _Subscriber,
     routed: RoutedRequest,
 ) -> AsyncIterator[bytes]:
-    gone = asyncio.create_task(_disconnected(routed.request))
+    gone = asyncio.create_task(disconnected(routed.request))
     sent_s = monotonic()
     try:
         # So that a client that loses the connection before any change resumes from here.
@@ -213,8 +213,3 @@ async def _next_events(subscription: Subscription, subscriber: _Subscriber) -> b
 def _position_event(subscription: Subscription) -> bytes:
     """Tell the position without an event (HTML, section 9.2.6: no data, no event)."""
     return b"id: %b\n\n" % subscription.position.text.encode()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -1,29 +1,33 @@
-"""``POST /v1/{database}/{class}``: create one object, or a list of them."""
+"""``POST /v1/{database}/{class}``: creates one object, or many, under ids of clients or of ours."""
 
 from __future__ import annotations
 
+import os
+import time
+import uuid
 from typing import Any
 
 import orjson
 
-from app.api.identifiers import object_id
 from app.api.options import DataOptions
 from app.api.responses import JSON_TYPE, NO_STORE, answer_write, location_of
 from app.api.routed_request import RoutedRequest
-from app.api.submission import Item, render_items, submit, submit_all
+from app.api.submission import Item, plan_or_refuse, render_items, submit, submit_all
 from app.api.writes import PlannedOperation, WriteTarget, build_create
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
-from app.http.problems import HttpError
-from mediator.base.errors import Invalid, Location, MediatorError
+from mediator.base.errors import Invalid, Location
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING
 from mediator.schema.ids import check_id
 
-__all__ = ["Creation", "given_id"]
+__all__ = ["Creation", "derived_id", "given_id", "new_id", "object_id"]
+
+_VARIANT = 0b10 << 62
+_LOW = (1 << 62) - 1
 
 
 class Creation:
@@ -71,14 +75,9 @@ class Creation:
 
 
 def _items(routed: RoutedRequest, identity: Identity, bodies: list[Any]) -> list[Item]:
-    return [_item(routed, identity, body, index) for index, body in enumerate(bodies)]
-
-
-def _item(routed: RoutedRequest, identity: Identity, body: Any, index: int) -> Item:
-    try:
-        return _plan(routed, identity, body, index)
-    except (MediatorError, HttpError) as error:
-        return error
+    return [
+        plan_or_refuse(_plan, routed, identity, body, index) for index, body in enumerate(bodies)
+    ]
 
 
 def _plan(
@@ -108,3 +107,25 @@ def given_id(body: dict[str, Any]) -> str | None:
             "The id is not a string.", locations=[Location("/id", "a string is expected")]
         )
     return check_id(body["id"], "/id")
+
+
+def new_id() -> str:
+    """Return an id that sorts after those of earlier milliseconds (RFC 9562, section 5.7)."""
+    random = int.from_bytes(os.urandom(10), "big")
+    milliseconds = time.time_ns() // 1_000_000
+    high = milliseconds << 80 | 7 << 76 | (random >> 64 & 0xFFF) << 64
+    return str(uuid.UUID(int=high | _VARIANT | random & _LOW))
+
+
+def derived_id(digest: str) -> str:
+    """Return the id that belongs to 32 hexadecimal digits (RFC 9562, section 5.8)."""
+    number = int(digest, 16)
+    high = number >> 80 << 80 | 8 << 76 | (number >> 64 & 0xFFF) << 64
+    return str(uuid.UUID(int=high | _VARIANT | number & _LOW))
+
+
+def object_id(identity: Identity, class_name: str, index: int = 0) -> str:
+    """Return the id of a new object: the same again for the same Idempotency-Key."""
+    if identity.key is None:
+        return new_id()
+    return derived_id(identity.derive("object", class_name, str(index)))

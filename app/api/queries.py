@@ -37,8 +37,7 @@ from mediator.query.execution import Answer, Item
 from mediator.query.explain import explanation
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import ParsedQuery, parse_query_document
-from mediator.query.paths import ResolvedPath
-from mediator.query.positions import decode_position, encode_position
+from mediator.query.paths import ResolvedPath, decode_position, encode_position
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import RoutingModel
 from mediator.schema.ids import check_id

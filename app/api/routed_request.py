@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from app.api.positions import seen_at
@@ -34,20 +34,23 @@ class Route:
     Attributes:
         template: The path with its variables; the label of metrics.
         handlers: By method.
-        scopes: The permission that each method needs; None: its handler asks, class by class.
-        of_class: Whether the address names a class.
+        scopes: The permission that each method needs; None: its handler authorises each class.
         offers: Media type of the answers.
         streams: Media types of answers that have no end.
         patch_types: Media types of PATCH, for Accept-Patch.
+        of_class: Whether the address names a class.
     """
 
     template: str
     handlers: Mapping[str, Handler]
     scopes: Mapping[str, Scope] | None
-    of_class: bool = True
     offers: str = JSON
     streams: tuple[str, ...] = ()
     patch_types: tuple[str, ...] = ()
+    of_class: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of_class", "{class}" in self.template)
 
     @property
     def allow(self) -> str:

@@ -7,7 +7,7 @@ or by the messages of ASGI. Errors become problems in one place.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias
@@ -16,7 +16,7 @@ from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.routed_request import Route, RoutedRequest
-from app.api.routes import make_table
+from app.api.routes import Table
 from app.coherence.caches import Caches
 from app.http.caching import confined
 from app.http.cors import CrossOrigin
@@ -35,7 +35,6 @@ from app.http.negotiation import check_accept
 from app.http.problems import (
     INTERNAL,
     METHOD_NOT_ALLOWED,
-    PROBLEM_JSON,
     HttpError,
     problem_of,
 )
@@ -86,13 +85,16 @@ class DataApi:
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
-        self._table = make_table(
-            self._directory, options, subscriptions, caches, transact, job_backend
-        )
+        self._table = Table(self._directory, options, subscriptions, caches, transact, job_backend)
         self._authoriser = authoriser
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
         self._active: dict[tuple[str, str], int] = {}
+
+    @property
+    def routes(self) -> Iterable[Route]:
+        """All routes."""
+        return self._table.routes
 
     @property
     def active(self) -> Mapping[tuple[str, str], int]:
@@ -220,12 +222,7 @@ def _refuse(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.type is INTERNAL:
         _log.error("request %s failed", request.id, exc_info=error)
-    headers: Headers = [
-        (b"content-type", PROBLEM_JSON.encode()),
-        (b"cache-control", b"no-store"),
-    ]
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers]
-    return Response(problem.type.status, headers, problem.body(request.id))
+    return Response(problem.type.status, problem.fields, problem.body(request.id))
 
 
 def _complete(request: Request, response: Response) -> None:

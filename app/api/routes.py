@@ -1,10 +1,13 @@
-"""The routes of the data API: what carries out each method, and what it needs."""
+"""The routes of the data API, and which of them a raw path names; nothing is normalised."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain
 from typing import Final
 
-from app.api.addresses import Table
 from app.api.batch import Batches
 from app.api.changes import Changes
 from app.api.creation import Creation
@@ -14,56 +17,150 @@ from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
 from app.api.queries import Queries
 from app.api.resources import Directory
-from app.api.routed_request import Route
+from app.api.routed_request import Address, Route
 from app.api.sketch import Sketches
 from app.api.transactions import TransactionRoute
-from app.api.transfer.exports import Exports
-from app.api.transfer.imports import Imports
+from app.api.transfer import Exports, Imports
 from app.coherence.caches import Caches
 from app.http.idempotency import OperationIds
 from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH
+from app.http.paths import decode_segment
+from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
+from mediator.base.errors import NotFound
 from mediator.changes.subscriptions import Subscriptions
+from mediator.schema.ids import check_id
 
-__all__ = ["make_table"]
+__all__ = ["Table"]
 
 _READS: Final = {"GET": Scope.READ, "HEAD": Scope.READ}
 _WRITES: Final = dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), Scope.WRITE)
 _QUERIES: Final = {"POST": Scope.READ}
 _JOBS: Final = dict.fromkeys(("GET", "POST", "DELETE"), Scope.JOBS)
 
+_VERSION: Final = b"v1"
+_CLASS_SEGMENTS: Final = 4
+_RUN_SEGMENTS: Final = 6
+_RUN: Final = re.compile(rb"[0-9a-f]{32}")
 
-def make_table(
-    directory: Directory,
-    options: DataOptions,
-    subscriptions: Subscriptions | None,
-    caches: Caches | None,
-    transact: Transact | None,
-    job_backend: JobBackend | None,
-) -> Table:
-    """Make the routes; one without scopes asks for itself, class by class."""
-    ids = OperationIds()
-    reads = caches.reads if caches else None
-    queries = Queries(options, reads)
-    jobs = Jobs(directory, job_backend, options, ids)
-    return Table(
-        object=_object(Objects(options, ids, reads)),
-        collection=_collection(queries, Creation(options, ids)),
-        batch=_batch(Batches(directory, options, ids)),
-        transactions=_transactions(TransactionRoute(transact, directory, options, ids)),
-        queries=Route("/v1/{database}/{class}/query", {"POST": queries.post}, scopes=_QUERIES),
-        imports=_imports(Imports(options, ids)),
-        exports=_exports(Exports(options)),
-        changes=_changes(Changes(directory, subscriptions)),
-        sketch=_sketch(
-            Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
-        ),
-        jobs=_jobs(jobs),
-        run=_run(jobs),
-        resume=_resume(jobs),
-        results=_results(RunResults(directory, job_backend, options)),
-    )
+_PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
+"""Ids that need no decoding, and with which nothing can be wrong."""
+
+# Few names of databases and classes are requested again and again.
+_decode_name = lru_cache(maxsize=1024)(decode_segment)
+
+
+class Table:
+    """The routes of the data API.
+
+    Args:
+        directory: Finds databases and classes.
+        options: Bounds and keys.
+        subscriptions: Follows the change feed; None: there is no feed.
+        caches: Keeps caches coherent; None: nothing may be cached.
+        transact: Carries out transactions; None: there are none.
+        job_backend: What jobs need; None: there are none.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        options: DataOptions,
+        subscriptions: Subscriptions | None,
+        caches: Caches | None,
+        transact: Transact | None,
+        job_backend: JobBackend | None,
+    ) -> None:
+        ids = OperationIds()
+        reads = caches.reads if caches else None
+        queries = Queries(options, reads)
+        self._object = _object(Objects(options, ids, reads))
+        self._collection = Route(
+            "/v1/{database}/{class}",
+            {"GET": queries.get, "HEAD": queries.get, "POST": Creation(options, ids).post},
+            {**_READS, **_WRITES},
+        )
+        self._below_class = _below_class(queries, Imports(options, ids), Exports(options))
+        jobs = Jobs(directory, job_backend, options, ids)
+        self._below_database = {
+            b"batch": Route(
+                "/v1/{database}/batch", {"POST": Batches(directory, options, ids).post}, None
+            ),
+            b"transactions": Route(
+                "/v1/{database}/transactions",
+                {"POST": TransactionRoute(transact, directory, options, ids).post},
+                None,
+            ),
+            b"changes": Route(
+                "/v1/{database}/changes",
+                {"GET": Changes(directory, subscriptions).get},
+                None,
+                streams=(EVENT_STREAM,),
+            ),
+            b"sketch": _sketch(
+                Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
+            ),
+            b"jobs": Route("/v1/{database}/jobs", {"POST": jobs.post, "GET": jobs.list}, _JOBS),
+        }
+        self._run = Route(
+            "/v1/{database}/jobs/{run}",
+            {"GET": jobs.get, "DELETE": jobs.delete},
+            _JOBS,
+            streams=(EVENT_STREAM,),
+        )
+        self._below_run = _below_run(jobs, RunResults(directory, job_backend, options))
+
+    @property
+    def routes(self) -> Iterable[Route]:
+        """All routes."""
+        below = (self._below_class, self._below_database, self._below_run)
+        return (self._object, self._collection, self._run, *chain(*map(dict.values, below)))
+
+    def find(self, path: bytes) -> Address:
+        """Find the route of a raw path.
+
+        ``query``, ``import`` and ``export`` are routes only when they are spelled plainly: an
+        object of such an id is reached by escaping a letter.
+
+        Raises:
+            HttpError: There is none.
+            Invalid: The id cannot be one.
+        """
+        parts = path.split(b"/")
+        count = len(parts)
+        if not _CLASS_SEGMENTS <= count <= _RUN_SEGMENTS or parts[1] != _VERSION:
+            raise _not_found()
+        if not all(parts[2:]):
+            raise _not_found()
+        database, name = _decode_name(parts[2], "database"), parts[3]
+        if count == _CLASS_SEGMENTS:
+            route = self._below_database.get(name)
+            if route is not None:
+                return Address(route, database)
+            return Address(self._collection, database, _decode_name(name, "class"))
+        if name == b"jobs" or count == _RUN_SEGMENTS:
+            return self._of_run(database, parts[3:])
+        return self._of_class(database, _decode_name(name, "class"), parts[4])
+
+    def _of_run(self, database: str, parts: list[bytes]) -> Address:
+        """Find a route of a run, which has its id where others have that of their object."""
+        name, run, *rest = parts
+        route = self._below_run.get(rest[0]) if rest else self._run
+        if name != b"jobs" or route is None:
+            raise _not_found()
+        if not _RUN.fullmatch(run):
+            raise NotFound("There is no such run.")
+        return Address(route, database, id=run.decode())
+
+    def _of_class(self, database: str, class_name: str, segment: bytes) -> Address:
+        route = self._below_class.get(segment)
+        if route is not None:
+            return Address(route, database, class_name)
+        if _PLAIN_ID.fullmatch(segment):
+            return Address(self._object, database, class_name, segment.decode("ascii"))
+        id_ = check_id(decode_segment(segment, "id"), "id")
+        return Address(self._object, database, class_name, id_)
 
 
 def _object(objects: Objects) -> Route:
@@ -76,93 +173,32 @@ def _object(objects: Objects) -> Route:
             "PATCH": objects.patch,
             "DELETE": objects.delete,
         },
-        scopes={**_READS, **_WRITES},
+        {**_READS, **_WRITES},
         patch_types=tuple(PATCH_TYPES),
     )
 
 
-def _collection(queries: Queries, creation: Creation) -> Route:
-    return Route(
-        "/v1/{database}/{class}",
-        {"GET": queries.get, "HEAD": queries.get, "POST": creation.post},
-        scopes={**_READS, **_WRITES},
-    )
-
-
-def _batch(batches: Batches) -> Route:
-    return Route("/v1/{database}/batch", {"POST": batches.post}, scopes=None, of_class=False)
-
-
-def _transactions(transactions: TransactionRoute) -> Route:
-    return Route(
-        "/v1/{database}/transactions", {"POST": transactions.post}, scopes=None, of_class=False
-    )
-
-
-def _imports(imports: Imports) -> Route:
-    return Route("/v1/{database}/{class}/import", {"POST": imports.post}, scopes=_WRITES)
-
-
-def _exports(exports: Exports) -> Route:
-    return Route(
-        "/v1/{database}/{class}/export",
-        {"GET": exports.get, "HEAD": exports.get},
-        scopes=_READS,
-        offers=NDJSON,
-    )
-
-
-def _changes(changes: Changes) -> Route:
-    return Route(
-        "/v1/{database}/changes",
-        {"GET": changes.get},
-        scopes=None,
-        of_class=False,
-        streams=(EVENT_STREAM,),
-    )
+def _below_class(queries: Queries, imports: Imports, exports: Exports) -> dict[bytes, Route]:
+    export = {"GET": exports.get, "HEAD": exports.get}
+    return {
+        b"query": Route("/v1/{database}/{class}/query", {"POST": queries.post}, _QUERIES),
+        b"import": Route("/v1/{database}/{class}/import", {"POST": imports.post}, _WRITES),
+        b"export": Route("/v1/{database}/{class}/export", export, _READS, offers=NDJSON),
+    }
 
 
 def _sketch(sketches: Sketches) -> Route:
-    return Route(
-        "/v1/{database}/sketch",
-        {"GET": sketches.get, "HEAD": sketches.get},
-        scopes=None,
-        of_class=False,
-        offers=SKETCH,
-        streams=(JSON,),
-    )
+    methods = {"GET": sketches.get, "HEAD": sketches.get}
+    return Route("/v1/{database}/sketch", methods, None, offers=SKETCH, streams=(JSON,))
 
 
-def _jobs(jobs: Jobs) -> Route:
-    return Route(
-        "/v1/{database}/jobs",
-        {"POST": jobs.post, "GET": jobs.list},
-        scopes=_JOBS,
-        of_class=False,
-    )
+def _below_run(jobs: Jobs, results: RunResults) -> dict[bytes, Route]:
+    path = "/v1/{database}/jobs/{run}/"
+    return {
+        b"resume": Route(f"{path}resume", {"POST": jobs.resume}, _JOBS),
+        b"results": Route(f"{path}results", {"GET": results.get}, _JOBS, streams=tuple(FILES)),
+    }
 
 
-def _run(jobs: Jobs) -> Route:
-    return Route(
-        "/v1/{database}/jobs/{run}",
-        {"GET": jobs.get, "DELETE": jobs.delete},
-        scopes=_JOBS,
-        of_class=False,
-        streams=(EVENT_STREAM,),
-    )
-
-
-def _resume(jobs: Jobs) -> Route:
-    return Route(
-        "/v1/{database}/jobs/{run}/resume", {"POST": jobs.resume}, scopes=_JOBS, of_class=False
-    )
-
-
-def _results(results: RunResults) -> Route:
-    return Route(
-        "/v1/{database}/jobs/{run}/results",
-        {"GET": results.get},
-        scopes=_JOBS,
-        of_class=False,
-        streams=tuple(FILES),
-    )
+def _not_found() -> HttpError:
+    return HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from app.api.models.sketch import SketchParameters
+from app.api.models.reads import SketchParameters
 from app.api.resources import Directory
 from app.api.routed_request import RoutedRequest
 from app.http.caching import NO_STORE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, ParamSpec, TypeAlias
 
 from app.api.responses import result_of
 from app.api.writes import PlannedOperation
@@ -13,13 +13,25 @@ from mediator.base.offload import offload
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Get, Outcome, WriteOperation
 
-__all__ = ["Item", "render_items", "submit", "submit_all"]
+__all__ = ["Item", "plan_or_refuse", "render_items", "submit", "submit_all"]
+
+_P = ParamSpec("_P")
 
 _MANY: Final = 100
 """Results from which on to write them takes more than about a millisecond."""
 
 Item: TypeAlias = PlannedOperation | MediatorError | HttpError
 """One of many operations, or why it cannot be one."""
+
+
+def plan_or_refuse(
+    plan: Callable[_P, PlannedOperation], *arguments: _P.args, **named: _P.kwargs
+) -> Item:
+    """Plan one of many operations: one that is wrong does not stop the others."""
+    try:
+        return plan(*arguments, **named)
+    except (MediatorError, HttpError) as error:
+        return error
 
 
 def submit(plane: DataPlane, planned: PlannedOperation) -> Awaitable[Outcome]:

@@ -9,8 +9,7 @@ from typing import Final
 import orjson
 
 from app.api.batch import plan_item
-from app.api.models.operations import WriteItem
-from app.api.models.transactions import ObjectVersion, parse_transaction
+from app.api.models.operations import ObjectVersion, WriteItem, parse_transaction
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE

@@ -23,8 +23,8 @@ from app.coherence.purges import Connect, log_purging, make_purgers
 from app.coherence.query_registry import OnResultsChanged, QueryRegistry
 from app.coherence.write_guard import SYSTEM, SketchGuard
 from app.settings.main import CacheSettings, MissingSetting
-from mediator.base.cancellation import end
 from mediator.base.clock import Clock, SystemClock
+from mediator.base.concurrency import end
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.control.port import ControlPlane

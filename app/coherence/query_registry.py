@@ -18,8 +18,8 @@ from app.http.paths import parse_pairs
 from app.http.problems import HttpError
 from mediator.base.errors import MediatorError
 from mediator.model.effects import Effect
-from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
-from mediator.query.invalidation.match_budget import MatchBudget
+from mediator.query.invalidation.index import QueryIndex
+from mediator.query.invalidation.registered_query import MatchBudget, RegisteredQuery
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import MOST_LIMIT
 from mediator.routing.model import RoutingModel

@@ -20,7 +20,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
 from mediator.model.guard import CacheKey, Effects, WriteToken
-from mediator.query.invalidation.match_budget import MatchBudget
+from mediator.query.invalidation.registered_query import MatchBudget
 from sketch.protocol.port import (
     BeginResult,
     EndResult,

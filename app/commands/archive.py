@@ -13,7 +13,7 @@ from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import console, errors
-from app.commands.running import run
+from app.commands.running import overridden, run
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
@@ -113,18 +113,14 @@ def _shown() -> Iterator[OnProgress]:
 
 
 def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | None) -> None:
+    from app.service.serving import on_stores
     from app.settings.main import MediatorSettings
 
-    settings = MediatorSettings()
-    if data_dir is not None:
-        settings = settings.model_copy(update={"embedded": True, "data_dir": data_dir})
-    run(_on_stores(do, settings))
+    embedded = None if data_dir is None else True
+    settings = overridden(MediatorSettings(), embedded=embedded, data_dir=data_dir)
 
+    async def on_stores_of() -> None:
+        async with on_stores(settings) as (ready, _):
+            await do(ready)
 
-async def _on_stores(
-    do: Callable[[MediatorSettings], Awaitable[None]], settings: MediatorSettings
-) -> None:
-    from app.service.serving import on_stores
-
-    async with on_stores(settings) as (ready, _):
-        await do(ready)
+    run(on_stores_of())

@@ -83,15 +83,14 @@ async def _history(opened: Catalogue) -> None:
 
 
 def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
-    run(_opened(do))
-
-
-async def _opened(do: Callable[[Catalogue], Awaitable[None]]) -> None:
     from app.settings.main import MediatorSettings
     from mediator.catalogue.connection import Catalogue
 
-    opened = Catalogue(MediatorSettings().required_catalogue_url)
-    try:
-        await do(opened)
-    finally:
-        await opened.close()
+    async def on_catalogue() -> None:
+        opened = Catalogue(MediatorSettings().required_catalogue_url)
+        try:
+            await do(opened)
+        finally:
+            await opened.close()
+
+    run(on_catalogue())

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import errors
+from app.commands.running import readable_errors
 from spark_jobs.linkage.private.hardening import Hardening
+
+if TYPE_CHECKING:
+    from spark_jobs.linkage.private.owner import Encoding
 
 __all__ = ["encode"]
 
 
+Harden = Annotated[
+    list[Hardening] | None, typer.Option(help="Hardening; may be given several times.")
+]
+Normalise = Annotated[bool, typer.Option(help="Take away case, accents and marks before.")]
+Salt = Annotated[str | None, typer.Option(help="A field that never changes for a person.")]
+Source = Annotated[Path | None, typer.Argument(help="People: CSV, or NDJSON (.ndjson, .jsonl).")]
+Target = Annotated[Path | None, typer.Argument(help="Where ids and encodings go: CSV or NDJSON.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes; as many as cores unless given.")
+]
+
+
 def encode(
-    source: Annotated[
-        Path | None, typer.Argument(help="People: CSV, or NDJSON (.ndjson, .jsonl).")
-    ] = None,
-    target: Annotated[
-        Path | None, typer.Argument(help="Where ids and encodings go: CSV or NDJSON.")
-    ] = None,
+    source: Source = None,
+    target: Target = None,
     *,
     keys: Annotated[Path, typer.Option(help="File with the keys that both owners share.")],
     new_keys: Annotated[bool, typer.Option(help="Make the key file, and end.")] = False,
@@ -31,18 +41,10 @@ def encode(
     id_field: Annotated[str, typer.Option(help="The field that names a record.")] = "id",
     bits: Annotated[int, typer.Option(min=2, help="Length of the bit array.")] = 1000,
     hashes: Annotated[int, typer.Option(min=1, help="Bits that each n-gram sets.")] = 20,
-    harden: Annotated[
-        list[Hardening] | None, typer.Option(help="Hardening; may be given several times.")
-    ] = None,
-    salt: Annotated[
-        str | None, typer.Option(help="A field that never changes for a person.")
-    ] = None,
-    normalise: Annotated[
-        bool, typer.Option(help="Take away case, accents and marks before.")
-    ] = True,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; as many as cores unless given.")
-    ] = None,
+    harden: Harden = None,
+    salt: Salt = None,
+    normalise: Normalise = True,
+    workers: Workers = None,
 ) -> None:
     """Encode people for private linkage: keys and names stay here, encodings may leave.
 
@@ -50,45 +52,38 @@ def encode(
     encoding protects against, and what it does not.
     """
     from spark_jobs.linkage.private.clk import ClkShape
-    from spark_jobs.linkage.private.key_file import make_keys, read_keys
-    from spark_jobs.linkage.private.owner import Encoding, encode_file
+    from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys
+    from spark_jobs.linkage.private.owner import BadRecords, Encoding
 
-    if new_keys:
-        with _readable_errors():
+    failures = (BadKeyFile, BadRecords, OSError, ValueError)
+    with readable_errors("Nothing was encoded", *failures):
+        if new_keys:
             make_keys(keys)
-        errors.print(f"Keys were made in {keys}: for the other owner, and for no one else.")
-        return
-    names = tuple(name for name in fields.split(",") if name)
-    if source is None or target is None or not names:
-        raise typer.BadParameter("SOURCE, TARGET and --fields are needed to encode.")
-    with _readable_errors(), _progress() as progress:
-        encoding = Encoding(
-            names,
-            id_field,
-            ClkShape(bits, hashes),
-            tuple(harden or ()),
-            salt,
-            normalise,
-            workers or os.cpu_count() or 1,
+            errors.print(f"Keys were made in {keys}: for the other owner, and for no one else.")
+            return
+        names = tuple(name for name in fields.split(",") if name)
+        if source is None or target is None or not names:
+            raise typer.BadParameter("SOURCE, TARGET and --fields are needed to encode.")
+        shape, hardening = ClkShape(bits, hashes), tuple(harden or ())
+        processes = workers or os.cpu_count() or 1
+        _encode(
+            source,
+            target,
+            keys,
+            Encoding(names, id_field, shape, hardening, salt, normalise, processes),
         )
+
+
+def _encode(source: Path, target: Path, keys: Path, encoding: Encoding) -> None:
+    from spark_jobs.linkage.private.key_file import read_keys
+    from spark_jobs.linkage.private.owner import encode_file
+
+    with _progress() as progress:
         task = progress.add_task("Encoding", total=None)
         count = encode_file(
             source, target, encoding, read_keys(keys), lambda done: progress.advance(task, done)
         )
     errors.print(f"{count:,} records, {encoding.bits} bits each: {target}")
-
-
-@contextmanager
-def _readable_errors() -> Iterator[None]:
-    """End with a sentence instead of a traceback."""
-    from spark_jobs.linkage.private.key_file import BadKeyFile
-    from spark_jobs.linkage.private.owner import BadRecords
-
-    try:
-        yield
-    except (BadKeyFile, BadRecords, OSError, ValueError) as error:
-        errors.print(f"Nothing was encoded: {error}")
-        raise typer.Exit(1) from None
 
 
 def _progress() -> Progress:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,13 +13,23 @@ import typer
 
 from app.commands import remote_job
 from app.commands.consoles import errors
-from app.commands.job_file import read_job_file
-from app.commands.run_view import EXIT, bars, check_target, print_document, print_reasons, show
+from app.commands.run_view import (
+    EXIT,
+    bars,
+    check_target,
+    print_document,
+    print_reasons,
+    read_job_file,
+    show,
+)
+from app.commands.running import readable_errors
 
 if TYPE_CHECKING:
     from spark_jobs.runner.job import Job
 
 __all__ = ["job"]
+
+_MALFORMED = "The job is malformed"
 
 job = typer.Typer(no_args_is_help=True, help="Analytic jobs: docs/jobs.md.")
 
@@ -38,8 +47,9 @@ def kinds() -> None:
 def schema(name: Annotated[str, typer.Argument(metavar="KIND")]) -> None:
     """Print the JSON Schema of the specifications of a kind."""
     from spark_jobs.kinds import find_kind
+    from spark_jobs.runner.specification import SpecInvalid
 
-    with _readable_errors():
+    with readable_errors(_MALFORMED, SpecInvalid):
         print_document(find_kind(name).specification.model_json_schema())
 
 
@@ -65,22 +75,23 @@ def run(
     Ends with 0 if it is done, 3 if its limits stopped it, 130 if it was interrupted, else 1.
     """
     from spark_jobs.runner.job import parse_job
+    from spark_jobs.runner.specification import SpecInvalid
+    from spark_jobs.session import SparkUnavailable
 
     logging.getLogger("portolan.jobs").setLevel("DEBUG" if verbose else "ERROR")
     del wait  # the same command line works with a service and without
-    with _readable_errors():
+    with ExitStack() as stack:
+        stack.enter_context(readable_errors("Nothing was done", SparkUnavailable, OSError))
+        stack.enter_context(readable_errors(_MALFORMED, SpecInvalid))
         job_ = parse_job(read_job_file(spec))
-        _check(out, dry_run=dry_run)
-    scratch = tempfile.TemporaryDirectory(prefix="portolan-run-") if run_dir is None else None
-    with scratch or nullcontext(str(run_dir)) as directory, _readable_errors():
-        raise typer.Exit(_execute(job_, Path(directory), out, dry_run=dry_run))
-
-
-def _check(out: Path | None, *, dry_run: bool) -> None:
-    if out is not None:
-        check_target(out)
-    elif not dry_run:
-        raise typer.BadParameter("--out says where the result goes; or ask for a --dry-run.")
+        if out is not None:
+            check_target(out)
+        elif not dry_run:
+            raise typer.BadParameter("--out says where the result goes; or ask for a --dry-run.")
+        if run_dir is None:
+            scratch = tempfile.TemporaryDirectory(prefix="portolan-run-")
+            run_dir = Path(stack.enter_context(scratch))
+        raise typer.Exit(_execute(job_, run_dir, out, dry_run=dry_run))
 
 
 def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
@@ -109,23 +120,6 @@ def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
         local.write_result(directory, ending, out)
         errors.print(f"{ending.rows:,} rows: {out}")
     return EXIT[ending.state]
-
-
-@contextmanager
-def _readable_errors() -> Iterator[None]:
-    """End with a sentence instead of a traceback."""
-    from spark_jobs.runner.specification import SpecInvalid
-    from spark_jobs.session import SparkUnavailable
-
-    try:
-        yield
-    except SpecInvalid as error:
-        errors.print(f"The job is malformed: {error}")
-    except (SparkUnavailable, OSError) as error:
-        errors.print(f"Nothing was done: {error}")
-    else:
-        return
-    raise typer.Exit(1)
 
 
 for _name, _command in (

@@ -84,25 +84,22 @@ def _run(
     do: Callable[[Tenancy], Awaitable[None]], *, embedded: bool, data_dir: Path | None
 ) -> None:
     from app.settings.main import MediatorSettings
-
-    settings = overridden(MediatorSettings(), embedded=embedded or None, data_dir=data_dir)
-    run(_with_tenancy(do, settings))
-
-
-async def _with_tenancy(
-    do: Callable[[Tenancy], Awaitable[None]], settings: MediatorSettings
-) -> None:
     from mediator.access.tenancy import Tenancy
     from mediator.catalogue.connection import Catalogue
     from mediator.catalogue.tenants import CatalogueTenants
 
-    async with _catalogue_url(settings) as url:
-        catalogue = Catalogue(url)
-        try:
-            await catalogue.open()
-            await do(Tenancy(CatalogueTenants(catalogue), SystemClock()))
-        finally:
-            await catalogue.close()
+    settings = overridden(MediatorSettings(), embedded=embedded or None, data_dir=data_dir)
+
+    async def with_tenancy() -> None:
+        async with _catalogue_url(settings) as url:
+            catalogue = Catalogue(url)
+            try:
+                await catalogue.open()
+                await do(Tenancy(CatalogueTenants(catalogue), SystemClock()))
+            finally:
+                await catalogue.close()
+
+    run(with_tenancy())
 
 
 @asynccontextmanager

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.consoles import errors
-from app.commands.job_file import read_job_file
-from app.commands.key_option import KeyFile, key_in
-from app.commands.run_view import EXIT, bars, check_target, print_document, print_reasons, show
+from app.commands.run_view import (
+    EXIT,
+    bars,
+    check_target,
+    print_document,
+    print_reasons,
+    read_job_file,
+    show,
+)
+from app.commands.running import KeyFile, key_in, readable_errors
 
 if TYPE_CHECKING:
     from app.commands.remote_runs import RemoteRuns
@@ -47,9 +54,7 @@ def submit(
     cancelled, else 1. Ctrl-C ends the waiting; the run goes on.
     """
     document = read_job_file(spec)
-    with _readable_errors(), _runs(url, database, key_file) as runs:
-        if out is not None:
-            check_target(out)
+    with _runs(url, database, key_file, out) as runs:
         run = runs.submit(document, dry_run=dry_run)
         _follow_up(runs, run, out, wait=wait)
 
@@ -64,9 +69,7 @@ def resume(
     out: Out = None,
 ) -> None:
     """Resume a failed or cancelled run behind its finished stages."""
-    with _readable_errors(), _runs(url, database, key_file) as runs:
-        if out is not None:
-            check_target(out)
+    with _runs(url, database, key_file, out) as runs:
         _follow_up(runs, runs.resume(run), out, wait=wait)
 
 
@@ -80,15 +83,13 @@ def show_(
     out: Out = None,
 ) -> None:
     """Print a run; with --out its result is fetched."""
-    with _readable_errors(), _runs(url, database, key_file) as runs:
-        if out is not None:
-            check_target(out)
+    with _runs(url, database, key_file, out) as runs:
         _follow_up(runs, runs.find(run), out, wait=wait)
 
 
 def cancel(run: Id, *, database: Database, url: Url = None, key_file: KeyFile = None) -> None:
     """Cancel a run, and print it."""
-    with _readable_errors(), _runs(url, database, key_file) as runs:
+    with _runs(url, database, key_file) as runs:
         print_document(runs.cancel(run))
 
 
@@ -100,7 +101,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 20,
 ) -> None:
     """List the runs of a database, newest first."""
-    with _readable_errors(), _runs(url, database, key_file) as runs:
+    with _runs(url, database, key_file) as runs:
         for run in runs.newest(limit):
             typer.echo(f"{run['id']}  {run['state']:11}  {run['kind']:16}  {run['created']}")
 
@@ -134,20 +135,16 @@ def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
         raise typer.Exit(130) from None
 
 
-def _runs(url: str | None, database: str, key_file: Path | None) -> RemoteRuns:
-    from app.commands.remote_runs import RemoteRuns
+@contextmanager
+def _runs(
+    url: str | None, database: str, key_file: Path | None, out: Path | None = None
+) -> Iterator[RemoteRuns]:
+    """Connect to a service, once the result has a place; what fails ends with a sentence."""
+    from app.commands.remote_runs import RemoteRuns, ServiceRefused
     from app.settings.main import HttpSettings
 
-    return RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file))
-
-
-@contextmanager
-def _readable_errors() -> Iterator[None]:
-    """End with a sentence instead of a traceback."""
-    from app.commands.remote_runs import ServiceRefused
-
-    try:
-        yield
-    except (ServiceRefused, OSError) as error:
-        errors.print(f"That was not done: {error}", markup=False)
-        raise typer.Exit(1) from None
+    with readable_errors("That was not done", ServiceRefused, OSError):
+        if out is not None:
+            check_target(out)
+        with RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file)) as runs:
+            yield runs

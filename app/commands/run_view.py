@@ -1,4 +1,4 @@
-"""Shows a run on a console: a progress bar for each stage, reasons, documents."""
+"""What the commands of jobs share: job files, progress of a run, its reasons, and documents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,41 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import errors
 
-__all__ = ["EXIT", "bars", "check_target", "print_document", "print_reasons", "show"]
+__all__ = [
+    "EXIT",
+    "bars",
+    "check_target",
+    "print_document",
+    "print_reasons",
+    "read_job_file",
+    "show",
+]
+
+_MAX_BYTES: Final = 2**20
 
 EXIT: Final = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
 """The exit status of a command by the state in which its run ended."""
+
+
+def read_job_file(path: Path) -> dict[str, Any]:
+    """Read a job from a file.
+
+    Raises:
+        typer.BadParameter: It is no JSON object.
+        OSError: It cannot be read.
+    """
+    import orjson
+
+    if path.stat().st_size > _MAX_BYTES:
+        raise typer.BadParameter(f"A job has {_MAX_BYTES:,} bytes at most.")
+    try:
+        document = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        location = f"line {error.lineno}, column {error.colno}"
+        raise typer.BadParameter(f"{path} is not JSON: {location}.") from None
+    if not isinstance(document, dict):
+        raise typer.BadParameter(f"{path} is no JSON object.")
+    return document
 
 
 def bars() -> Progress:

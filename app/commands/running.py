@@ -1,11 +1,12 @@
-"""What commands share: options, settings that these override, and errors in a sentence."""
+"""What commands share: options, settings that these override, keys, and errors in a sentence."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -19,13 +20,28 @@ from mediator.embedded.directories import DataDirectoryBusy
 from mediator.embedded.port import EmbeddedStartError
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from app.settings.main import HttpSettings, MediatorSettings
 
-__all__ = ["AdminPort", "DataDir", "Port", "overridden", "run"]
+__all__ = [
+    "AdminPort",
+    "DataDir",
+    "KeyFile",
+    "Port",
+    "key_in",
+    "overridden",
+    "readable_errors",
+    "run",
+]
 
 DataDir = Annotated[Path | None, typer.Option(help="Where embedded stores keep their data.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the data API.")]
 AdminPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="Holds the key; PORTOLAN_KEY if not given."),
+]
 
 _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
     DataDirectoryBusy,
@@ -33,6 +49,8 @@ _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
     MediatorError,
     OSError,
 )
+
+_LONGEST_KEY: Final = 2**14
 
 S = TypeVar("S", "HttpSettings", "MediatorSettings")
 
@@ -83,7 +101,38 @@ async def _ended_for_certain(
         os._exit(report(late.__cause__))  # the event loop would wait for what is left of them
 
 
+@contextmanager
+def readable_errors(doing: str, *failures: type[Exception]) -> Iterator[None]:
+    """End with 1 and a sentence instead of a traceback."""
+    try:
+        yield
+    except failures as error:
+        errors.print(f"{doing}: {error}", markup=False)
+        raise typer.Exit(1) from None
+
+
 def overridden(settings: S, **given: Any) -> S:
     """Let options given on the command line win over the environment."""
     chosen = {name: value for name, value in given.items() if value is not None}
     return type(settings).model_validate({**settings.model_dump(), **chosen})
+
+
+def key_in(file: Path | None) -> SecretStr | None:
+    """Return the key that a command sends: the one in a file, else that of the settings.
+
+    Raises:
+        typer.BadParameter: The file holds none, or cannot be read.
+    """
+    from pydantic import SecretStr
+
+    from app.settings.access import AccessSettings
+
+    if file is None:
+        return AccessSettings().key
+    try:
+        text = file.read_text("ascii", "replace")[:_LONGEST_KEY].strip()
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}.") from None
+    if not text or not text.isprintable() or " " in text:
+        raise typer.BadParameter(f"{file} holds no key: one line is expected.")
+    return SecretStr(text)

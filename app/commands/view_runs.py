@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ from rich.table import Table
 
 from app.settings.access import bearer
 
-__all__ = ["MaintenanceClient", "RunFailed"]
+__all__ = ["RunFailed", "run_maintenance"]
 
 POLL_S: Final = 0.3
 TIMEOUT_S: Final = 30.0
@@ -26,65 +25,48 @@ class RunFailed(Exception):
     """The run could not be started, or did not come to its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class MaintenanceClient:
-    """Starts maintenance runs of views, and shows their progress on a console.
+async def run_maintenance(
+    url: str, key: SecretStr | None, database: str, what: str, console: Console
+) -> bool:
+    """Run a maintenance task of a view and show its progress; whether nothing is wrong by now.
 
-    Attributes:
+    Args:
         url: Address of the admin API.
+        key: Sent to it; None: it needs none.
+        database: Whose view.
+        what: The task, as the path of the admin API names it.
         console: Where the progress and the report are printed.
-        key: Sent to the admin API; None: it needs none.
+
+    Raises:
+        RunFailed: With the reason.
     """
+    path = f"/admin/v1/views/{quote(database, safe='')}"
+    async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, headers=bearer(key)) as admin:
+        try:
+            started = _body(await admin.post(f"{path}/{what}"))["run"]
+            run = await _follow(admin, path, started, console)
+        except httpx.HTTPError as error:
+            raise RunFailed(f"The admin API at {url} does not answer.") from error
+    if run["state"] != "done":
+        raise RunFailed(f"The run has {run['state']}: {run['detail']}.")
+    console.print(_report(run))
+    return bool(run["wrong"] == run["repaired"])
 
-    url: str
-    console: Console
-    key: SecretStr | None = None
 
-    async def verify(self, database: str, *, repair: bool) -> bool:
-        """Compare a view with its systems; return whether nothing is wrong by now.
-
-        Raises:
-            RunFailed: With the reason.
-        """
-        return await self._run(database, f"verify?repair={str(repair).lower()}")
-
-    async def rebuild(self, database: str) -> bool:
-        """Copy everything anew; return whether nothing is wrong by now.
-
-        Raises:
-            RunFailed: With the reason.
-        """
-        return await self._run(database, "rebuild")
-
-    async def _run(self, database: str, what: str) -> bool:
-        path = f"/admin/v1/views/{quote(database, safe='')}"
-        async with httpx.AsyncClient(
-            base_url=self.url, timeout=TIMEOUT_S, headers=bearer(self.key)
-        ) as admin:
-            try:
-                started = _body(await admin.post(f"{path}/{what}"))["run"]
-                run = await self._follow(admin, path, started)
-            except httpx.HTTPError as error:
-                raise RunFailed(f"The admin API at {self.url} does not answer.") from error
-        if run["state"] != "done":
-            raise RunFailed(f"The run has {run['state']}: {run['detail']}.")
-        self.console.print(_report(run))
-        return bool(run["wrong"] == run["repaired"])
-
-    async def _follow(self, admin: httpx.AsyncClient, path: str, run: Any) -> Any:
-        """Show the progress of a run; return its last report."""
-        id_ = run["id"]
-        with Progress(console=self.console, transient=True) as progress:
-            bar = progress.add_task(run["phase"])
-            while run["state"] == "running":
-                classes = (run["classes"] or {}).values()
-                done, total = (sum(each[name] for each in classes) for name in ("objects", "of"))
-                progress.update(bar, description=run["phase"], completed=done, total=total or None)
-                await asyncio.sleep(POLL_S)
-                run = _body(await admin.get(path))["run"]
-                if run["id"] != id_:
-                    raise RunFailed("Another run has begun meanwhile.")
-        return run
+async def _follow(admin: httpx.AsyncClient, path: str, run: Any, console: Console) -> Any:
+    """Show the progress of a run; return its last report."""
+    id_ = run["id"]
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task(run["phase"])
+        while run["state"] == "running":
+            classes = (run["classes"] or {}).values()
+            done, total = (sum(each[name] for each in classes) for name in ("objects", "of"))
+            progress.update(bar, description=run["phase"], completed=done, total=total or None)
+            await asyncio.sleep(POLL_S)
+            run = _body(await admin.get(path))["run"]
+            if run["id"] != id_:
+                raise RunFailed("Another run has begun meanwhile.")
+    return run
 
 
 def _body(response: httpx.Response) -> Any:

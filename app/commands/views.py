@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from app.commands.consoles import console
 from app.commands.running import run
 
-if TYPE_CHECKING:
-    from app.commands.view_runs import MaintenanceClient
-
 __all__ = ["rebuild_view", "verify"]
-
 
 AdminUrl = Annotated[
     str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
@@ -31,7 +26,7 @@ def verify(
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    _run(_client(url).verify(database, repair=repair))
+    _run(url, database, f"verify?repair={str(repair).lower()}")
 
 
 def rebuild_view(
@@ -43,25 +38,17 @@ def rebuild_view(
 
     Ends with 1 if something is wrong afterwards. The service has to be running.
     """
-    _run(_client(url).rebuild(database))
+    _run(url, database, "rebuild")
 
 
-def _client(url: str | None) -> MaintenanceClient:
-    from app.commands.view_runs import MaintenanceClient
+def _run(url: str | None, database: str, what: str) -> None:
+    from app.commands.view_runs import RunFailed, run_maintenance
     from app.settings.access import AccessSettings
     from app.settings.main import HttpSettings
 
-    http = HttpSettings()
-    key = AccessSettings().key
-    return MaintenanceClient(url or http.admin_url, console, key)
+    async def maintain() -> None:
+        admin, key = url or HttpSettings().admin_url, AccessSettings().key
+        if not await run_maintenance(admin, key, database, what, console):
+            raise typer.Exit(1)
 
-
-def _run(work: Coroutine[Any, Any, bool]) -> None:
-    from app.commands.view_runs import RunFailed
-
-    run(_exit(work), RunFailed)
-
-
-async def _exit(work: Coroutine[Any, Any, bool]) -> None:
-    if not await work:
-        raise typer.Exit(1)
+    run(maintain(), RunFailed)

@@ -15,8 +15,8 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.http.message import Headers, Receive, Scope, Send, request_id
-from app.http.problems import CROSS_SITE, PROBLEM_JSON, HttpError, problem_of
+from app.http.message import Receive, Scope, Send, request_id
+from app.http.problems import CROSS_SITE, HttpError, problem_of
 from app.settings.loopback import is_loopback
 
 __all__ = [
@@ -103,22 +103,11 @@ def host_of(headers: Mapping[bytes, bytes]) -> str:
 
 
 async def send_problem(error: Exception, id_: str, send: Send) -> None:
-    """Answer with a problem, outside of any framework.
-
-    Args:
-        error: What went wrong.
-        id_: The id of the request.
-        send: Sends the messages of the answer.
-    """
+    """Answer the request of this id with a problem, outside of any framework."""
     problem = problem_of(error)
     body = problem.body(id_)
-    headers: Headers = [
-        (b"content-type", PROBLEM_JSON.encode()),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-        (b"x-request-id", id_.encode()),
-    ]
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers]
+    own = ((b"content-length", b"%d" % len(body)), (b"x-request-id", id_.encode()))
+    headers = [*problem.fields, *own]
     start = {"type": "http.response.start", "status": problem.type.status, "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": body})

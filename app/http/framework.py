@@ -31,14 +31,21 @@ _log = logging.getLogger("portolan.admin")
 
 BODY_LIMIT: Final = 8 * 2**20
 SMALL_BODY_LIMIT: Final = 64 * 2**10
-_NOT_FOUND: Final = 404
-_METHOD_NOT_ALLOWED: Final = 405
+_ERRORS: Final = (
+    *(MediatorError, HttpError, RequestValidationError),
+    *(HTTPException, ClientDisconnect, Exception),
+)
+_OF_STATUS: Final = {
+    404: (ROUTE_NOT_FOUND, "There is no such route."),
+    405: (METHOD_NOT_ALLOWED, "The route has other methods."),
+}
+_UNREADABLE: Final = (INVALID, "The body cannot be read.")
 
 
 def answer_problems(app: FastAPI) -> None:
     """Make every error of an application a problem+json."""
-    for kind, translate in _TRANSLATIONS.items():
-        app.add_exception_handler(kind, _handler(translate))
+    for kind in _ERRORS:
+        app.add_exception_handler(kind, _answer)
 
 
 async def json_body(request: Request) -> Any:
@@ -82,53 +89,30 @@ async def read_limited(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _handler(translate: Callable[[Exception], Exception]) -> Callable[..., Any]:
-    async def answer(request: Request, error: Exception) -> Response:
-        id_ = request_id(request.scope)
-        problem = problem_of(translate(error))
-        if problem.type is INTERNAL:
-            _log.error("request %s failed", id_, exc_info=error)
-        headers = {**dict(problem.headers), "Cache-Control": "no-store", "X-Request-Id": id_}
-        return Response(problem.body(id_), problem.type.status, headers, PROBLEM_JSON)
-
-    return answer
+async def _answer(request: Request, error: Exception) -> Response:
+    id_ = request_id(request.scope)
+    problem = problem_of(_translated(error))
+    if problem.type is INTERNAL:
+        _log.error("request %s failed", id_, exc_info=error)
+    headers = {**dict(problem.headers), "Cache-Control": "no-store", "X-Request-Id": id_}
+    return Response(problem.body(id_), problem.type.status, headers, PROBLEM_JSON)
 
 
-def _same(error: Exception) -> Exception:
+def _translated(error: Exception) -> Exception:
+    """Translate the framework's own errors."""
+    match error:
+        case RequestValidationError():
+            locations = [Location(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()[:100]]
+            return HttpError(INVALID, "The request does not fit the route.", locations=locations)
+        case HTTPException():
+            type_, detail = _OF_STATUS.get(error.status_code, _UNREADABLE)
+            return HttpError(type_, detail, headers=list((error.headers or {}).items()))
+        case ClientDisconnect():
+            return HttpError(INVALID, "The connection closed before the end of the body.")
     return error
-
-
-def _of_validation(error: Exception) -> Exception:
-    assert isinstance(error, RequestValidationError)
-    locations = [Location(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()[:100]]
-    return HttpError(INVALID, "The request does not fit the route.", locations=locations)
-
-
-def _of_framework(error: Exception) -> Exception:
-    assert isinstance(error, HTTPException)
-    headers = list((error.headers or {}).items())
-    if error.status_code == _METHOD_NOT_ALLOWED:
-        return HttpError(METHOD_NOT_ALLOWED, "The route has other methods.", headers=headers)
-    if error.status_code == _NOT_FOUND:
-        return HttpError(ROUTE_NOT_FOUND, "There is no such route.", headers=headers)
-    return HttpError(INVALID, "The body cannot be read.", headers=headers)
-
-
-def _of_departure(_: Exception) -> Exception:
-    return HttpError(INVALID, "The connection closed before the end of the body.")
 
 
 def _pointer(location: tuple[str | int, ...]) -> str:
     """Name a parameter by its name, a part of the body by its JSON pointer."""
     where, *path = location
     return "/".join(["", *map(str, path)]) if where == "body" else ".".join(map(str, path))
-
-
-_TRANSLATIONS: Final[dict[type[Exception], Callable[[Exception], Exception]]] = {
-    MediatorError: _same,
-    HttpError: _same,
-    RequestValidationError: _of_validation,
-    HTTPException: _of_framework,
-    ClientDisconnect: _of_departure,
-    Exception: _same,
-}

@@ -27,6 +27,7 @@ __all__ = [
     "SendResponse",
     "TakeBody",
     "bounded",
+    "disconnected",
     "forbid_body",
     "new_request_id",
     "read_body",
@@ -203,6 +204,12 @@ def forbid_body(request: Request) -> None:
     """Refuse a body where it would have no meaning (RFC 9110, section 9.3.1)."""
     if b"transfer-encoding" in request.headers or _declared_length(request):
         raise HttpError(INVALID, f"{request.method} takes no body here.")
+
+
+async def disconnected(request: Request) -> None:
+    """Return when the client of a request whose body has been read has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def stream_body(request: Request) -> AsyncIterator[bytes]:

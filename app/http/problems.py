@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -36,7 +36,6 @@ __all__ = [
     "TOO_MANY_CONNECTIONS",
     "UNSUPPORTED_MEDIA_TYPE",
     "HttpError",
-    "Problem",
     "ProblemType",
     "problem_of",
 ]
@@ -120,7 +119,6 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
             REQUEST_TIMEOUT,
             TOO_MANY_CONNECTIONS,
             HEAD_TOO_LARGE,
-            CROSS_SITE,
             INTERNAL,
         },
         key=lambda type_: (type_.status, type_.slug),
@@ -130,7 +128,14 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
 
 
 class HttpError(Exception):
-    """A problem that HTTP itself detects: routes, media types, sizes, keys."""
+    """A problem: one that HTTP itself detects, or the translation of another error.
+
+    Attributes:
+        detail: What happened this time, for people.
+        locations: Where the mistakes are.
+        extra: Further members, for machines.
+        headers: Header fields that belong to it.
+    """
 
     def __init__(
         self,
@@ -148,24 +153,11 @@ class HttpError(Exception):
         self.extra = extra or {}
         self.headers = tuple(headers)
 
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem ready to be sent.
-
-    Attributes:
-        type: Its kind.
-        detail: What happened this time, for people.
-        locations: Where the mistakes are.
-        extra: Further members, for machines.
-        headers: Header fields that belong to it.
-    """
-
-    type: ProblemType
-    detail: str
-    locations: tuple[Location, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
-    headers: tuple[tuple[str, str], ...] = ()
+    @property
+    def fields(self) -> list[tuple[bytes, bytes]]:
+        """The header fields of an answer that is this problem."""
+        named = {"content-type": PROBLEM_JSON, "cache-control": "no-store", **dict(self.headers)}
+        return [(name.lower().encode(), value.encode()) for name, value in named.items()]
 
     def document(self, instance: str | None = None) -> dict[str, Any]:
         """Return the members of RFC 9457, section 3.1, and ours.
@@ -194,25 +186,23 @@ class Problem:
         return orjson.dumps(self.document(instance), default=str)
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> HttpError:
     """Translate an error; what is not foreseen becomes `INTERNAL` and reveals nothing."""
+    headers: tuple[tuple[str, str], ...] = ()
     match error:
         case HttpError():
-            return Problem(error.type, error.detail, error.locations, error.extra, error.headers)
+            return error
         case Unavailable() | TooManyRequests():
-            after = max(1, round(error.retry_after_s))
-            return _of_mediator(error, (("Retry-After", str(after)),))
+            headers = (("Retry-After", str(max(1, round(error.retry_after_s)))),)
         case Unauthenticated():
             flaw = ', error="invalid_token"' if error.presented else ""
-            return _of_mediator(error, (("WWW-Authenticate", _CHALLENGE + flaw),))
+            headers = (("WWW-Authenticate", _CHALLENGE + flaw),)
         case Forbidden():
             flaw = f'{_CHALLENGE}, error="insufficient_scope"'  # RFC 6750, section 3.1
-            return _of_mediator(error, (("WWW-Authenticate", flaw),))
-        case MediatorError():
-            return _of_mediator(error, ())
-    return Problem(INTERNAL, "The request could not be served; its id is in the log.")
-
-
-def _of_mediator(error: MediatorError, headers: tuple[tuple[str, str], ...]) -> Problem:
+            headers = (("WWW-Authenticate", flaw),)
+    if not isinstance(error, MediatorError):
+        return HttpError(INTERNAL, "The request could not be served; its id is in the log.")
     kind = next((_OF_ERROR[c] for c in type(error).__mro__ if c in _OF_ERROR), INTERNAL)
-    return Problem(kind, error.detail, error.locations, error.extra, headers)
+    return HttpError(
+        kind, error.detail, locations=error.locations, extra=error.extra, headers=headers
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -28,24 +27,6 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Operation:
-    """A method of a path, with what it refers to in place."""
-
-    method: str
-    path: str
-    summary: str
-    description: str
-    parameters: list[dict[str, Any]]
-    bodies: dict[str, Any]
-    responses: dict[str, Any]
-
-    @property
-    def anchor(self) -> str:
-        """Where the page has it."""
-        return f"{self.method} {self.path}".replace(" ", "-")
 
 
 def serve_reference(app: FastAPI) -> None:
@@ -73,7 +54,8 @@ def serve_reference(app: FastAPI) -> None:
         return HTMLResponse(page(), headers=_HEADERS)
 
 
-def _operations(document: dict[str, Any]) -> list[_Operation]:
+def _operations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return every method of every path, with what it refers to in place."""
     return [
         _operation(document, path, method, item)
         for path, item in document["paths"].items()
@@ -84,20 +66,19 @@ def _operations(document: dict[str, Any]) -> list[_Operation]:
 
 def _operation(
     document: dict[str, Any], path: str, method: str, item: dict[str, Any]
-) -> _Operation:
+) -> dict[str, Any]:
     operation = item[method]
-    body = _resolved(document, operation.get("requestBody", {}))
     parameters = [*item.get("parameters", []), *operation.get("parameters", [])]
     responses = operation.get("responses", {})
-    return _Operation(
-        method.upper(),
-        path,
-        operation.get("summary", ""),
-        operation.get("description", ""),
-        [_resolved(document, parameter) for parameter in parameters],
-        body.get("content", {}),
-        {status: _resolved(document, response) for status, response in responses.items()},
-    )
+    return {
+        **operation,
+        "method": method.upper(),
+        "path": path,
+        "anchor": f"{method.upper()}-{path}",
+        "parameters": [_resolved(document, parameter) for parameter in parameters],
+        "bodies": _resolved(document, operation.get("requestBody", {})).get("content", {}),
+        "responses": {status: _resolved(document, each) for status, each in responses.items()},
+    }
 
 
 def _resolved(document: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:

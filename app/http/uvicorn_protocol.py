@@ -10,7 +10,6 @@ import asyncio
 import logging
 import sys
 from functools import partial
-from http import HTTPStatus
 from typing import Any, Final
 from weakref import ref
 
@@ -27,7 +26,6 @@ from app.http.message import DIRECT_EXTENSION, new_request_id
 from app.http.problems import (
     HEAD_TOO_LARGE,
     INVALID,
-    PROBLEM_JSON,
     REQUEST_TIMEOUT,
     TOO_MANY_CONNECTIONS,
     HttpError,
@@ -207,17 +205,14 @@ class Http1Protocol(HttpToolsProtocol):
     def _write_refusal(self, error: HttpError) -> None:
         problem, id_ = problem_of(error), new_request_id()
         status, body = problem.type.status, problem.body(id_)
-        fields = {
-            **dict(problem.headers),
-            "Content-Type": PROBLEM_JSON,
-            "Content-Length": str(len(body)),
-            "Cache-Control": "no-store",
-            "X-Request-Id": id_,
-            "Connection": "close",
-        }
-        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
-        lines += [f"{name.lower()}: {value}" for name, value in fields.items()]
-        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+        fields = [
+            *problem.fields,
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", id_.encode()),
+            (b"connection", b"close"),
+        ]
+        head = b"".join([STATUS_LINE[status], *map(_LINE, fields)])
+        self.transport.write(b"%b\r\n%b" % (head, body))
         self.transport.close()
 
 

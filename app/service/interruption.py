@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
-from mediator.base.cancellation import ended_within
+from mediator.base.concurrency import ended_within
 
 __all__ = ["CLOSED_WITHIN_S", "Interrupted", "NotClosed", "closing", "interruptible"]
 

@@ -19,7 +19,7 @@ from app.settings.telemetry import TelemetrySettings
 from app.telemetry.otlp_metrics import metrics_data
 from app.telemetry.span_process import SpanProcess
 from app.telemetry.traces import Traces
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 
 __all__ = ["CLOSE_S", "OtlpExport"]
 

@@ -25,8 +25,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
 from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
-from mediator.base.cancellation import end
 from mediator.base.child_processes import ended, keep
+from mediator.base.concurrency import end
 
 __all__ = ["MOST_WAITING", "SpanProcess"]
 

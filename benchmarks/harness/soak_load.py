@@ -15,7 +15,7 @@ import httpx
 from app.commands.demo.failed import Failed
 from benchmarks.harness.ledger import Broken, Figure, Ledger
 from benchmarks.harness.staleness import Staleness
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from sketch.client import CoherentClient, PortolanError
 
 __all__ = ["DATABASE", "DELTA_S", "Load", "Stock"]

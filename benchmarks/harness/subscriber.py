@@ -14,7 +14,7 @@ import httptools
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.separate_process import SeparateProcess
+from app.commands.demo.load import SeparateProcess
 from mediator.changes.document import change_from
 
 __all__ = ["ListenerProcess"]

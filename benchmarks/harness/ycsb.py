@@ -10,7 +10,7 @@ from random import Random
 from time import perf_counter
 from typing import Protocol
 
-from app.commands.demo.zipf import draw
+from app.commands.demo.workload import draw
 from benchmarks.harness.staleness import Staleness
 
 __all__ = ["A", "B", "Door", "Tally", "Workload", "drive"]

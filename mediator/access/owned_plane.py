@@ -51,7 +51,7 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.query import Query
-from mediator.operations.if_match import check_if_match, if_match_error, narrow_to_creation
+from mediator.operations.merge import check_if_match, if_match_error, narrow_to_creation
 from mediator.operations.read_modify_write import ATTEMPTS, alternative
 from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer

@@ -15,6 +15,7 @@ import orjson
 from mediator.archive.backup import ArchiveProgress, OnProgress
 from mediator.archive.model import ArchiveInvalid
 from mediator.base.clock import Clock
+from mediator.base.concurrency import result_or_raise, results_or_raise
 from mediator.base.errors import (
     Conflict,
     Locked,
@@ -23,7 +24,6 @@ from mediator.base.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from mediator.base.results import result_or_raise, results_or_raise
 from mediator.data_plane.port import DataPlane
 from mediator.data_plane.walking import pages
 from mediator.model.operations import (

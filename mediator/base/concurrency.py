@@ -1,14 +1,22 @@
-"""Several calls at the same time, with as few tasks as that takes."""
+"""Several calls at the same time, with as few tasks as that takes; their results, and their end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, ParamSpec, TypeVar
 
-from mediator.base.cancellation import end
+from mediator.base.errors import MediatorError
 
-__all__ = ["both", "concurrently"]
+__all__ = [
+    "both",
+    "concurrently",
+    "end",
+    "ended_within",
+    "result_or_error",
+    "result_or_raise",
+    "results_or_raise",
+]
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -41,3 +49,57 @@ async def both(first: Coroutine[Any, Any, _T], second: Coroutine[Any, Any, _U]) 
     work: tuple[Coroutine[Any, Any, Any], ...] = (first, second)
     one, other = await concurrently(work)
     return one, other
+
+
+_P = ParamSpec("_P")
+
+
+def result_or_raise(result: _T | MediatorError) -> _T:
+    """Return a result, or raise it if it is an error."""
+    if isinstance(result, MediatorError):
+        raise result
+    return result
+
+
+def results_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
+    """Return results, or raise the first error among them."""
+    return [result_or_raise(result) for result in results]
+
+
+async def result_or_error(
+    function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+) -> _T | MediatorError:
+    """Call a function; returns its error instead of raising it."""
+    try:
+        return await function(*args, **kwargs)
+    except MediatorError as error:
+        return error
+
+
+RETRY_S: Final = 1.0
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended: a driver may lose a cancellation in its own timeouts."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        ended, left = await asyncio.wait(left, timeout=RETRY_S)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # nobody else asks for it any more
+
+
+async def ended_within(seconds: float, ending: Coroutine[Any, Any, None]) -> bool:
+    """Await a shutdown for so many seconds at most; returns whether it is done.
+
+    A late one is cancelled and left behind, as it may lose the cancellation.
+    """
+    task = asyncio.create_task(ending)
+    _, late = await asyncio.wait({task}, timeout=seconds)
+    if late:
+        task.cancel()
+        return False
+    task.result()
+    return True

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from mediator.base.errors import PortolanError
 
 __all__ = ["PeriodicTask", "Scheduler"]

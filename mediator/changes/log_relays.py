@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Lease, Leasing
 from mediator.base.observation import (

@@ -11,7 +11,7 @@ from mediator.control.layout import fragments_of, layout_of, same_place, view_sy
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
-from mediator.schema.render import schema_document
+from mediator.schema.parse import schema_document
 from mediator.schema.tree import Mode, Schema
 from mediator.stores.port import Fragment
 

@@ -19,7 +19,7 @@ from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of
-from mediator.placement.explain import explain
+from mediator.placement.explain import explain, summarise
 from mediator.placement.proposals import (
     NOTHING_PROPOSED,
     Proposal,
@@ -27,7 +27,6 @@ from mediator.placement.proposals import (
     differ,
     propose,
 )
-from mediator.placement.summary import summarise
 from mediator.placement.violations import NO_VIOLATIONS, ViolationState, detect_violations
 from mediator.placement.what_if import what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel

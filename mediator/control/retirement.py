@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from mediator.stores.port import Store
 
 __all__ = ["Retirement"]

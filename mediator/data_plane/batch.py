@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from mediator.base.concurrency import result_or_error, results_or_raise
 from mediator.base.errors import MediatorError, NotFound, Unavailable
-from mediator.base.results import result_or_error, results_or_raise
 from mediator.model.operations import (
     Delete,
     Get,
@@ -25,9 +25,8 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.operations.calls import StoreCalls
-from mediator.operations.if_match import outcome_of
-from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
-from mediator.operations.merge import merge_records
+from mediator.operations.intents import JointWrites, is_joint, lacks_fragment
+from mediator.operations.merge import merge_records, outcome_of
 from mediator.operations.torn_reads import TornReads
 from mediator.routing.fragments import Steps, plan_read
 from mediator.routing.model import ClassRoute

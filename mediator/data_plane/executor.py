@@ -33,9 +33,8 @@ from mediator.model.operations import (
 )
 from mediator.model.query import Query
 from mediator.operations.calls import StoreCalls
-from mediator.operations.if_match import check_if_match, narrow_to_creation, outcome_of
-from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
-from mediator.operations.merge import merge_records
+from mediator.operations.intents import JointWrites, is_joint, lacks_fragment
+from mediator.operations.merge import check_if_match, merge_records, narrow_to_creation, outcome_of
 from mediator.operations.read_modify_write import matches, read_modify_write
 from mediator.operations.replay import recall
 from mediator.operations.torn_reads import TornReads

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
-from mediator.base.cancellation import end
 from mediator.base.clock import Clock
+from mediator.base.concurrency import end
 from mediator.base.errors import Unavailable
 from mediator.changes.feed import PARTITIONS, partition_of
 from mediator.materialisation.audit import Discrepancy, compare

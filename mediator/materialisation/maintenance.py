@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Literal
 from uuid import uuid4
 
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, MediatorError
 from mediator.changes.feed import PARTITIONS
 from mediator.materialisation.audit import Audit, AuditReport

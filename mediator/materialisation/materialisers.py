@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Lease
 from mediator.changes.feed import PARTITIONS, LeaseLost

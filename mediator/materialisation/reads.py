@@ -9,7 +9,7 @@ from mediator.base.observation import Observer, ViewDecision, ViewReadFinished
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
-from mediator.operations.objects import read_objects
+from mediator.operations.torn_reads import read_objects
 from mediator.routing.fragments import plan_read
 from mediator.routing.freshness import (
     ReadPreference,

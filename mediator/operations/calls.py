@@ -13,9 +13,8 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from mediator.base.clock import Clock
-from mediator.base.concurrency import concurrently
+from mediator.base.concurrency import concurrently, result_or_raise, results_or_raise
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
-from mediator.base.results import result_or_raise, results_or_raise
 from mediator.model.guard import CacheKey, WriteGuard
 from mediator.operations.admission import WriteAdmission
 from mediator.operations.backoff import WriteReply, retry_locked

@@ -1,4 +1,7 @@
-"""Write intents on records, on whichever systems these are: set, read and removed."""
+"""Joint writes, over several systems: which writes are, and the write intents on their records.
+
+See docs/transactions.md.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,31 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from mediator.base.concurrency import concurrently
+from mediator.base.concurrency import concurrently, results_or_raise
 from mediator.base.errors import Conflict, MediatorError
-from mediator.base.results import results_or_raise
-from mediator.stores.port import Lockable, RecordKey, RecordState, StoreError, is_lockable
+from mediator.model.operations import Outcome, Update, WriteOperation
+from mediator.routing.model import ClassRoute
+from mediator.stores.port import (
+    Lockable,
+    RecordKey,
+    RecordState,
+    Status,
+    StoreError,
+    Write,
+    WriteKind,
+    WriteResult,
+    is_lockable,
+)
 from mediator.stores.systems import Systems, unavailable
 
-__all__ = ["ForeignIntents", "IntentResolver", "IntentStore"]
+__all__ = [
+    "ForeignIntents",
+    "IntentResolver",
+    "IntentStore",
+    "JointWrites",
+    "is_joint",
+    "lacks_fragment",
+]
 
 _T = TypeVar("_T")
 
@@ -114,3 +135,41 @@ class IntentStore:
                 raise unavailable(guarded, error, "read") from error
         except MediatorError as error:
             return [error] * len(keys)
+
+
+class JointWrites(Protocol):
+    """Carries out writes of objects whose fragments lie on several systems."""
+
+    async def write(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
+        """Carry out one write."""
+
+    async def write_each(
+        self, operations: Sequence[tuple[ClassRoute, WriteOperation]]
+    ) -> list[Outcome | MediatorError]:
+        """Carry out writes of different objects of one database; each fails by itself."""
+
+
+def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:
+    """Whether a write, or its condition, concerns several fragments of its object."""
+    if len(route.fragments) == 1:
+        return False
+    if not isinstance(operation, Update) or operation.is_empty:
+        return True
+    groups = {group for named in operation.condition.versions for group in named}
+    names = set(operation.touched)
+    concerned = [
+        fragment
+        for fragment in route.fragments
+        if not (names.isdisjoint(fragment.fields) and groups.isdisjoint(fragment.groups))
+    ]
+    return len(concerned) > 1
+
+
+def lacks_fragment(route: ClassRoute, write: Write, result: WriteResult) -> bool:
+    """Whether an update found no record in a fragment other than the anchor, which decides."""
+    return (
+        result.status is Status.MISSING
+        and write.kind is WriteKind.UPDATE
+        and write.fragment is not route.anchor
+        and not write.expect
+    )

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from mediator.base.errors import Location
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import Compute, parse_json_patch
+from mediator.schema.documents import merge_patch
 from mediator.schema.errors import InvalidValue, invalid, locations_below, token
 from mediator.schema.limits import DOCUMENT_DEPTH
-from mediator.schema.merge import merge_patch
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value, Values
 from mediator.schema.values import Codec, map_key

@@ -21,12 +21,26 @@ from mediator.model.operations import Get, Outcome
 from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import ForeignIntents, IntentStore
-from mediator.operations.objects import read_objects
+from mediator.operations.merge import merge_fragments
 from mediator.routing.fragments import Resource, resource_of
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, RecordKey, RecordState
+from mediator.stores.port import Fragment, Read, RecordKey, RecordState
 
-__all__ = ["TornReads"]
+__all__ = ["TornReads", "read_objects"]
+
+
+async def read_objects(
+    calls: StoreCalls, route: ClassRoute, resource: Get, ids: Sequence[str]
+) -> list[Outcome | None]:
+    """Read many objects of a class with one round trip for each system."""
+    whole = resource_of(route, resource.fields)
+    records = iter(
+        await calls.read([Read(f, id_, names) for id_ in ids for f, names in whole.fragments])
+    )
+    return [
+        merge_fragments(route, whole, id_, [next(records) for _ in whole.fragments]) for id_ in ids
+    ]
+
 
 RESOLVED_WITHIN_S: Final = 3.0
 """How long a strong read waits for joint writes."""

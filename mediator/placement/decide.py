@@ -11,7 +11,7 @@ from mediator.base.errors import Location
 from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
-from mediator.placement.moves import Move, moves_between
+from mediator.placement.proposals import Move, moves_between
 from mediator.placement.rank import ROOT, NodeRank, rank
 from mediator.placement.scores import Choice, Order, node_scores
 from mediator.placement.sentence import Sentences

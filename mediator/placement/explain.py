@@ -13,7 +13,7 @@ from mediator.placement.scores import Choice, Scores
 from mediator.placement.thresholds import Threshold, thresholds
 from mediator.placement.utility import FieldScore, Term, advantage
 
-__all__ = ["explain"]
+__all__ = ["explain", "summarise"]
 
 
 def explain(decision: Decision, node: str) -> dict[str, Any]:
@@ -103,4 +103,35 @@ def _threshold(threshold: Threshold) -> dict[str, Any]:
         "measured": threshold.measured,
         "below": threshold.below,
         "above": threshold.above,
+    }
+
+
+def summarise(decision: Decision) -> dict[str, Any]:
+    """Return the systems' metrics, each node with its system, and the cache groups of each class.
+
+    It costs one walk over the schema; `explain` says more of one node, thresholds included.
+    """
+    return {
+        "candidates": {
+            candidate.name: {"metrics": dict(candidate.metrics), "p99": dict(candidate.p99)}
+            for candidate in decision.candidates
+        },
+        "nodes": {rank.node: _node(rank, decision) for rank in decision.ranking.walk()},
+        "groups": {
+            class_name: {name: placed._asdict() for name, placed in groups.items()}
+            for class_name, groups in decision.groups.items()
+        },
+    }
+
+
+def _node(rank: NodeRank, decision: Decision) -> dict[str, Any]:
+    placed = decision.placements[rank.node]
+    return {
+        "system": placed.system,
+        "bound": placed.bound,
+        "kind": placed.choice.kind,
+        "why": decision.why(rank.node),
+        "requires": sorted(rank.requires),
+        "scores": dict(rank.scores),
+        "dropped": dict(rank.dropped),
     }

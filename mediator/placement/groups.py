@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from mediator.base.offload import throttle, throttled
-from mediator.placement.rank import NodeRank
-from mediator.placement.refusal import Refusal, refuse
+from mediator.placement.rank import NodeRank, Refusal, refuse
 from mediator.placement.scores import Choice, Order, mean_scores, node_scores
 from mediator.schema.tree import MAIN_GROUP, ClassSchema
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from math import log, sqrt
 from typing import Any, Final
 
-from mediator.placement.histogram import BUCKETS, percentile, pooled
 from mediator.placement.series import (
     AVAILABILITY_HALF_LIFE_S,
+    BUCKETS,
     CAPACITY_HALF_LIFE_S,
     LATENCY_HALF_LIFE_S,
     faded,
+    percentile,
+    pooled,
 )
 
 __all__ = ["aged", "availability", "blend", "capacity", "latency", "p99", "statistic"]

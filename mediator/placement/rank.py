@@ -4,7 +4,8 @@ Binary requirements filter before descending, so that a child never picks what a
 Continuous ones are pushed down and evaluated at fields only. An inner node's score is the mean of
 its children's, over the systems common to every child that votes. A field that only binary
 requirements reach, its own or inherited, votes with these: every system that meets them scores 1.
-A field that nothing reaches does not vote, nor does a class whose fields do not.
+A field that nothing reaches does not vote, nor does a class whose fields do not. Nodes that no
+system can serve are refused, with what each system lacks.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from mediator.base.errors import Unplaceable
 from mediator.base.offload import throttle, throttled
 from mediator.placement.candidates import Candidate
-from mediator.placement.refusal import Refusal, refuse
 from mediator.placement.utility import FieldScore, score
 from mediator.schema.annotations import (
     Annotation,
@@ -25,7 +26,7 @@ from mediator.schema.annotations import (
 )
 from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 
-__all__ = ["ROOT", "NodeRank", "rank"]
+__all__ = ["ROOT", "NodeRank", "Refusal", "rank", "refuse"]
 
 ROOT = "*"
 """The name of the database's own node; a class is ``articles``, a field ``articles.hits``."""
@@ -237,3 +238,27 @@ def _requirement(rank_: NodeRank) -> str:
     if rank_.children and rank_.qualified:
         return f"{named} on one system for all below it" if named else "one system for all below it"
     return named or "a system that can hold it"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One node that cannot be served: its requirement, and why each system is out."""
+
+    node: str
+    requirement: str
+    systems: Mapping[str, str]
+
+    def __str__(self) -> str:
+        lacks = "; ".join(f"{name} {reason}" for name, reason in self.systems.items())
+        return f"{self.node} requires {self.requirement} ({lacks or 'there is no system'})"
+
+
+def refuse(refusals: Sequence[Refusal]) -> None:
+    """Raise `Unplaceable` for the refusals, if there are any."""
+    if not refusals:
+        return
+    reasons = "; ".join(str(refusal) for refusal in refusals)
+    nodes = [
+        {"node": r.node, "requirement": r.requirement, "systems": dict(r.systems)} for r in refusals
+    ]
+    raise Unplaceable(f"No system can serve {reasons}.", extra={"nodes": nodes})

@@ -9,8 +9,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from typing import Any, Final, TypeAlias
 
 from mediator.base.errors import Invalid, Location
-from mediator.model.average import average
-from mediator.model.evaluate import Lookup, kind_of
+from mediator.model.evaluate import Lookup, average, kind_of
 from mediator.model.filters import Path
 from mediator.model.order import rank
 from mediator.model.query import Aggregate, Computation, Function

@@ -10,8 +10,8 @@ from mediator.model.query import Position
 from mediator.operations.expiry import live_records
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
-from mediator.query.documents import PAGE_VALUES, Projection
 from mediator.query.planner import Plan
+from mediator.query.semi_joins import PAGE_VALUES, Projection
 from mediator.stores.port import (
     Aggregating,
     DocumentPage,

@@ -15,12 +15,11 @@ from mediator.model.query import OrderBy, Position
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
-from mediator.query.budget import Budget
-from mediator.query.documents import Projection
+from mediator.query.budget import Budget, Checkpoints, FilterEvaluator
 from mediator.query.driver import Driver
-from mediator.query.evaluation import Checkpoints, FilterEvaluator
 from mediator.query.joins import Joiner
 from mediator.query.planner import Plan
+from mediator.query.semi_joins import Projection
 from mediator.routing.fragments import Resource, resource_of
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING, MissingType

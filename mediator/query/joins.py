@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from mediator.model.conjuncts import paths_of
 from mediator.model.evaluate import value_at
-from mediator.model.filters import ID, Path
+from mediator.model.filters import ID, Path, paths_of
 from mediator.model.operations import Get, Outcome
 from mediator.model.query import Join, Query
 from mediator.operations.calls import StoreCalls
-from mediator.operations.objects import read_objects
+from mediator.operations.torn_reads import read_objects
 from mediator.query.budget import Budget
 from mediator.routing.fragments import reaching, resource_of
 from mediator.routing.model import ClassRoute

@@ -1,22 +1,36 @@
-"""Resolving paths: the field, its type, and how constants compared with it are decoded."""
+"""Paths: the field, its type, how constants compared with it are decoded, and positions as JSON.
+
+In positions, which cursors hold, a missing value, a null and a value differ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from mediator.base.errors import Invalid, Location
 from mediator.model.filters import ID, Path
+from mediator.model.query import Position
 from mediator.query.json_node import Node
 from mediator.schema.documents import document
 from mediator.schema.errors import InvalidValue
 from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.scalars import string_decoder
-from mediator.schema.tree import ClassSchema, Field
+from mediator.schema.tree import MISSING, ClassSchema, Field, MissingType
 from mediator.schema.types import SCALARS, FieldType, Value
 from mediator.schema.values import decoder, encoder, item_decoder
 
-__all__ = ["JSON_SCALAR", "ResolvedPath", "Scope", "only_member", "path_of_field", "resolve_path"]
+__all__ = [
+    "JSON_SCALAR",
+    "ResolvedPath",
+    "Scope",
+    "decode_position",
+    "encode_position",
+    "only_member",
+    "path_of_field",
+    "resolve_path",
+]
 
 _ANY_LENGTH: Final = 2**31
 _LONGEST: Final = len(("field", "key")) + DOCUMENT_DEPTH
@@ -159,3 +173,35 @@ def _within_map(field_: Field, names: Path) -> ResolvedPath:
     if len(names) > len(("field", "key")):
         raise InvalidValue(f"leads into an item of {names[0]}, which is no document")
     return path_of_field(names, Field(names[-1], field_.items))
+
+
+def encode_position(levels: Sequence[ResolvedPath], position: Position) -> list[Any]:
+    """Return a position as JSON: the id, then for each level an array with the value, if any."""
+    pairs = zip(levels, position.values, strict=True)
+    return [position.id, *(_written(level, value) for level, value in pairs)]
+
+
+def decode_position(levels: Sequence[ResolvedPath], json: Sequence[Any]) -> Position:
+    """Return the position that `encode_position` wrote for the same levels.
+
+    Raises:
+        Invalid: A level was of another type when it was written.
+    """
+    id_, *values = json
+    pairs = zip(levels, values, strict=True)
+    try:
+        return Position(tuple([_read(level, value) for level, value in pairs]), id_)
+    except InvalidValue:
+        locations = [Location("after", "belongs to an earlier schema")]
+        raise Invalid("The cursor does not belong to this query.", locations=locations) from None
+
+
+def _written(level: ResolvedPath, value: Value | MissingType) -> list[Any]:
+    return [] if isinstance(value, MissingType) else [level.to_json(value)]
+
+
+def _read(level: ResolvedPath, json: list[Any]) -> Value | MissingType:
+    if not json:
+        return MISSING
+    value: Value = level.from_json(json[0])
+    return value

@@ -17,18 +17,30 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from mediator.base.identity_cache import IdentityCache
-from mediator.model.conjuncts import all_of, conjuncts, paths_of
 from mediator.model.evaluate import holds
-from mediator.model.filters import ID, Exists, Filter, Not, Path
+from mediator.model.filters import (
+    ID,
+    Between,
+    Compare,
+    Comparison,
+    Exists,
+    Filter,
+    In,
+    Not,
+    Path,
+    all_of,
+    conjuncts,
+    paths_of,
+)
 from mediator.model.query import Position, Query
-from mediator.query.documents import Projection, projection_of
 from mediator.query.scans import needs_scan
-from mediator.query.selectivity import UNBOUND, spread_of
 from mediator.query.semi_joins import (
     NO_SEMI_JOINS,
+    Projection,
     RouteOf,
     SemiJoins,
     followed,
+    projection_of,
     semi_joins,
 )
 from mediator.routing.fragments import reaching
@@ -36,7 +48,7 @@ from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Store, is_queryable
 
-__all__ = ["Plan", "StoreOf", "make_plan"]
+__all__ = ["UNBOUND", "Plan", "StoreOf", "make_plan", "spread_of"]
 
 StoreOf = Callable[[str], Store]
 """Finds the store of a system; raises `Unavailable` if it is not connected."""
@@ -291,3 +303,20 @@ def _fields(
     names = {path[0] for path in paths if path != ID and path[0] not in aliases}
     known = names & route.schema.fields.keys()
     return reaching(route, tuple(sorted({*known, *(query.fields or ())})), driver)
+
+
+_EQUAL, _BOUNDED, _OPEN = range(3)
+UNBOUND: Final = 3
+"""The rank of conditions that may leave nearly all objects."""
+
+
+def spread_of(part: Filter) -> int:
+    """Rank how many objects a condition is likely to leave, fewest first."""
+    match part:
+        case Compare(Comparison.EQ) | In():
+            return _EQUAL
+        case Between():
+            return _BOUNDED
+        case Compare(Comparison.NE) | Exists() | Not():
+            return UNBOUND
+    return _OPEN

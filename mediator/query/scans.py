@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mediator.base.errors import Location, NeedsScan
-from mediator.model.conjuncts import paths_of
-from mediator.model.filters import Filter, Path
+from mediator.model.filters import Filter, Path, paths_of
 from mediator.model.query import OrderBy, Query
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import Field

@@ -1,9 +1,13 @@
-"""Conditions on joined objects that the system which finds the objects applies as well.
+"""What the system that finds the objects does of joins: conditions, and whole pages.
 
-They are evaluated on what was joined all the same, so that the filter holds for what is answered,
-whatever changed meanwhile: a semi-join may find too much, and never too little. So a condition is
-bound only if it fails where nothing is joined, and only if the record that the reference leads to
-decides whether there is an object, and never expires.
+Conditions on joined objects, which it applies as semi-joins, are evaluated on what was joined all
+the same, so that the filter holds for what is answered, whatever changed meanwhile: a semi-join may
+find too much, and never too little. So a condition is bound only if it fails where nothing is
+joined, and only if the record that the reference leads to decides whether there is an object, and
+never expires.
+
+A page of documents, objects with what is joined to them, is a snapshot. The system must hold the
+class and all joined classes as a whole, and must apply the whole filter.
 """
 
 from __future__ import annotations
@@ -13,15 +17,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from mediator.model.conjuncts import paths_of
 from mediator.model.evaluate import holds
-from mediator.model.filters import ID, And, Filter, Not, Or
+from mediator.model.filters import ID, And, Filter, Not, Or, paths_of
 from mediator.model.query import Join, Query
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING
-from mediator.stores.port import Fragment, SemiJoin, SemiJoining, Store, is_semi_joining
+from mediator.stores.port import (
+    Fragment,
+    SemiJoin,
+    SemiJoining,
+    ShownJoin,
+    Store,
+    is_joining,
+    is_semi_joining,
+)
 
-__all__ = ["NO_SEMI_JOINS", "RouteOf", "SemiJoins", "followed", "semi_joins"]
+__all__ = [
+    "NO_SEMI_JOINS",
+    "PAGE_VALUES",
+    "Projection",
+    "RouteOf",
+    "SemiJoins",
+    "followed",
+    "projection_of",
+    "semi_joins",
+]
 
 RouteOf: TypeAlias = Callable[[str], ClassRoute | None]
 """Finds where a class of the database lives, as far as that is known without asking."""
@@ -135,3 +155,66 @@ def _fits(store: SemiJoining, fragment: Fragment, inner: Filter) -> bool:
     if not held or holds(inner, lambda _: MISSING):
         return False
     return store.pushdown(fragment, inner, ()).residual is None
+
+
+PAGE_VALUES: Final = 20_000
+"""Values asked for at once: of wide records fewer are, because a page is decoded in one go."""
+
+_MOST_NAMES: Final = 1_000
+"""Fields of one row; PostgreSQL has 1,664 columns at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The fields and joined objects that documents contain.
+
+    Attributes:
+        names: The fields of the object, sorted.
+        joins: What is joined.
+    """
+
+    names: tuple[str, ...]
+    joins: tuple[ShownJoin, ...]
+
+
+def projection_of(
+    query: Query,
+    route: ClassRoute,
+    store: Store,
+    followed: Mapping[str, Fragment],
+    bound: SemiJoins,
+    route_of: RouteOf,
+) -> Projection | None:
+    """Return the projection of a query's documents; None if the store cannot answer them.
+
+    Args:
+        query: The query, of which the store does all the rest.
+        route: Where its class lives.
+        store: The store that finds the objects.
+        followed: What it follows references to, by alias.
+        bound: Its semi-joins.
+        route_of: Finds joined classes.
+    """
+    alone = len(route.fragments) == 1 and route.anchor.ttl_s is None
+    if not (query.as_documents and alone and is_joining(store)):
+        return None
+    joins = []
+    for join in query.joins:
+        *outer, reference = join.reference
+        fragment, there = followed.get(join.alias), route_of(join.class_name)
+        if fragment is None or there is None or len(there.fragments) > 1:
+            return None
+        alias, names = outer[0] if outer else "", _names(join.fields, fragment)
+        filter_ = bound.filters.get(join.alias)
+        joins.append(ShownJoin(join.alias, alias, reference, fragment, names, filter_))
+    projection = Projection(_names(query.fields, route.anchor), tuple(joins))
+    return projection if _is_small(projection, query.limit) else None
+
+
+def _names(fields: tuple[str, ...] | None, fragment: Fragment) -> tuple[str, ...]:
+    return tuple(sorted(fragment.fields)) if fields is None else fields
+
+
+def _is_small(projection: Projection, limit: int) -> bool:
+    width = len(projection.names) + sum(len(join.names) for join in projection.joins)
+    return width <= _MOST_NAMES and width * limit <= PAGE_VALUES

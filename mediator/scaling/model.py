@@ -41,7 +41,6 @@ class Subject:
     """What advice is about.
 
     Attributes:
-        name: A system, or the service.
         ahead_s: For how long before it is needed capacity has to be requested.
         growth: By what utilisation is multiplied if the smallest possible part is taken away; None:
             nothing can be.

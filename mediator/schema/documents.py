@@ -1,4 +1,4 @@
-"""Documents: free JSON, brought into the one form that every store gives back unchanged.
+"""Documents: free JSON, merged (RFC 7396), and in the form that every store gives back unchanged.
 
 JSON has one kind of number (RFC 8259 section 6), and PostgreSQL's JSONB keeps no more: 1.0 and 1
 are the same there, while BSON tells them apart. So an integral number within 64 bits is an integer,
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
-from mediator.base.errors import Location
+from mediator.base.errors import Invalid, Location
 from mediator.schema.errors import InvalidValue, locations_below, token
 from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MAX_ERRORS
 from mediator.schema.scalars import text_error
 
-__all__ = ["document"]
+__all__ = ["document", "merge_patch"]
 
 
 def document(raw: Any) -> dict[str, Any]:
@@ -117,3 +117,25 @@ def _note(locations: list[Location], pointer: str, error: InvalidValue) -> None:
 def _raise(locations: Iterable[Location]) -> None:
     if locations:
         raise InvalidValue(locations=locations)
+
+
+DEPTH: Final = 64
+
+
+def merge_patch(present: Any, patch: Any, depth: int = 0) -> Any:
+    """Apply a patch as section 2 says, sharing what is not changed.
+
+    Raises:
+        Invalid: The patch is nested deeper than `DEPTH`.
+    """
+    if depth > DEPTH:
+        raise Invalid(f"The patch is nested deeper than {DEPTH}.")
+    if type(patch) is not dict:
+        return patch
+    result: dict[str, Any] = dict(present) if type(present) is dict else {}
+    for name, member in patch.items():
+        if member is None:
+            result.pop(name, None)
+        else:
+            result[name] = merge_patch(result.get(name), member, depth + 1)
+    return result

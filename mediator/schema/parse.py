@@ -1,15 +1,16 @@
-"""Parsing a schema from JSON: exactly one shape, and every mistake with its location."""
+"""A schema as JSON: parsed, with the location of every mistake, and rendered."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from mediator.base.errors import Location, SchemaInvalid
-from mediator.base.offload import throttle
+from mediator.base.offload import throttle, throttled
+from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, Utility
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.ids import NAME
 from mediator.schema.tree import (
@@ -20,11 +21,11 @@ from mediator.schema.tree import (
     MissingType,
     Schema,
 )
-from mediator.schema.types import SCALARS, FieldType
+from mediator.schema.types import SCALARS, FieldType, Value
 from mediator.schema.validation import parse_document
-from mediator.schema.values import decoder
+from mediator.schema.values import decoder, encoder
 
-__all__ = ["RESERVED_CLASSES", "SCHEMA", "parse_schema"]
+__all__ = ["RESERVED_CLASSES", "SCHEMA", "parse_schema", "schema_document"]
 
 RESERVED_CLASSES: Final = frozenset(
     {"batch", "transactions", "sketch", "changes", "jobs", "streams", "flows", "views", "query"}
@@ -146,3 +147,79 @@ def _mistakes_of_owner(class_: ClassSchema, at: str) -> Iterator[Location]:
     if class_.cache.visibility != "none":
         # Caches know no owners, and the sketch reveals changes of everybody's objects.
         yield Location(f"{at}/cache/visibility", "must be none, because of owner_field")
+
+
+def schema_document(schema: Schema) -> dict[str, Any]:
+    """Write a schema as JSON, ready for orjson.
+
+    Every member that has a default is written. Left out is only what a field has none of:
+    `items`, `to`, `max_length`, `default`; and `statistic` and `violation` of an annotation.
+    """
+    return {
+        "mode": schema.mode.value,
+        "materialised_view": asdict(schema.materialised_view),
+        "default": asdict(schema.default),
+        "annotations": _annotation_documents(schema.annotations),
+        "classes": {name: _class_document(member) for name, member in schema.classes.items()},
+    }
+
+
+def _class_document(schema: ClassSchema) -> dict[str, Any]:
+    return {
+        "annotations": _annotation_documents(schema.annotations),
+        "cache": asdict(schema.cache),
+        "require_if_match": schema.require_if_match,
+        "ttl_s": schema.ttl_s,
+        "owner_field": schema.owner_field,
+        "fields": {
+            name: _field_document(field) for name, field in throttled(schema.fields.items())
+        },
+    }
+
+
+def _field_document(field: Field) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "type": field.type.value,
+        "items": None if field.items is None else field.items.value,
+        "to": field.to,
+        "max_length": field.max_length,
+    }
+    document = {name: value for name, value in document.items() if value is not None}
+    if not isinstance(field.default, MissingType):
+        document["default"] = _default_document(field, field.default)
+    return document | {
+        "required": field.required,
+        "index": field.index,
+        "group": field.group or MAIN_GROUP,
+        "annotations": _annotation_documents(field.annotations),
+    }
+
+
+def _default_document(field: Field, value: Value) -> Any:
+    encode = encoder(field)
+    return value if encode is None or value is None else encode(value)
+
+
+def _annotation_documents(annotations: tuple[Annotation, ...]) -> list[dict[str, Any]]:
+    return [_annotation_document(annotation) for annotation in annotations]
+
+
+def _annotation_document(annotation: Annotation) -> dict[str, Any]:
+    if isinstance(annotation, BinaryRequirement):
+        return {"require": annotation.capability.value}
+    document: dict[str, Any] = {"metric": annotation.metric.value, "weight": annotation.weight}
+    if annotation.utility is None:
+        document["goal"] = annotation.goal
+    else:
+        document["utility"] = _utility_document(annotation.utility)
+    if annotation.metric.small_is_good:
+        document["statistic"] = annotation.statistic
+    if annotation.violation is not None:
+        document["violation"] = asdict(annotation.violation)
+    return document
+
+
+def _utility_document(utility: Utility) -> dict[str, Any]:
+    if isinstance(utility, Sigmoid):
+        return asdict(utility)
+    return {"shape": utility.shape, "points": [list(point) for point in utility.points]}

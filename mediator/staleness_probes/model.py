@@ -32,13 +32,7 @@ MAX_DURATION_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """How often to measure.
-
-    Attributes:
-        count: Measurements.
-        rate: Measurements that begin in a second.
-        timeout_s: Seconds after which one is given up.
-    """
+    """How often to measure: `rate` measurements begin in a second, each has `timeout_s`."""
 
     count: int = 100
     rate: float = 10.0
@@ -55,10 +49,7 @@ class ProbeRequest:
     """The request of a client.
 
     Attributes:
-        database: Name of the database.
-        class_name: Name of the class.
         path: Where reads go: ``fresh``, to the systems; ``view``; or the URL of a cache.
-        plan: How often.
         delta_s: Through a cache: read with our own client, which allows itself this staleness.
             None: read as anyone does who knows nothing of the filter.
         bound_s: The bound that reads are held against; None: the declared one of the path.

@@ -31,17 +31,13 @@ class StalenessReport:
     """The sum of a probe.
 
     Attributes:
-        path: What was measured.
-        count: Measurements that were made.
-        unseen: Those whose write was not seen in time: their upper bounds are unknown.
-        failures: Measurements that failed.
-        reasons: Why.
+        unseen: Measurements whose write was not seen in time: their upper bounds are unknown.
+        reasons: Why measurements failed.
         bound_s: The bound that they are held against; None: there is none.
         surely_beyond: Share of measurements whose lower bound is above it.
         possibly_beyond: Share whose upper bound is above it, or unknown.
         lower_s: Percentiles of the lower bounds, in seconds.
         upper_s: Percentiles of the upper bounds; None where unknown.
-        histogram: Of both.
         left_behind: Scratch objects that could not be removed.
     """
 

@@ -26,8 +26,8 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
-from mediator.base.cancellation import end
 from mediator.base.clock import Clock
+from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, Location, Unavailable
 from mediator.base.lease import Leasing
 from mediator.data_plane.port import DataPlane

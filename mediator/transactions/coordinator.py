@@ -13,6 +13,7 @@ from typing import Final
 from uuid import uuid4
 
 from mediator.base.clock import Clock
+from mediator.base.concurrency import results_or_raise
 from mediator.base.errors import (
     IdempotencyReused,
     Locked,
@@ -22,7 +23,6 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.base.observation import Observer
-from mediator.base.results import results_or_raise
 from mediator.model.operations import Outcome
 from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls

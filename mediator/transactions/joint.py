@@ -19,9 +19,8 @@ from typing import Any, Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from mediator.base.concurrency import concurrently
+from mediator.base.concurrency import concurrently, result_or_error
 from mediator.base.errors import Locked, MediatorError, Unavailable
-from mediator.base.results import result_or_error
 from mediator.model.operations import Delete, Outcome, ReadModifyWrite, Update, WriteOperation
 from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from mediator.base.concurrency import results_or_raise
 from mediator.base.errors import MediatorError
-from mediator.base.results import results_or_raise
 from mediator.model.apply import Refused, apply_operator
 from mediator.model.operations import (
     ANYTHING,
@@ -26,8 +26,14 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.operations.calls import StoreCalls
-from mediator.operations.if_match import check_if_match, if_match_error, narrow_to_creation
-from mediator.operations.merge import failure_of, merge_records, refusal_of
+from mediator.operations.merge import (
+    check_if_match,
+    failure_of,
+    if_match_error,
+    merge_records,
+    narrow_to_creation,
+    refusal_of,
+)
 from mediator.operations.read_modify_write import update_of
 from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.schema.tree import MISSING, MissingType

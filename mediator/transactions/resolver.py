@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from mediator.base.concurrency import concurrently
+from mediator.base.concurrency import concurrently, results_or_raise
 from mediator.base.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
 from mediator.base.observation import Observer, RedoRecovered
-from mediator.base.results import results_or_raise
 from mediator.model.operations import Outcome, WriteOperation
 from mediator.operations.backoff import MAX_PAUSE_S
 from mediator.operations.calls import StoreCalls

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mediator.base.concurrency import results_or_raise
 from mediator.base.errors import MediatorError
-from mediator.base.results import results_or_raise
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, RecordState
 

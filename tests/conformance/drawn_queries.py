@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from mediator.model.conjuncts import all_of, conjuncts
 from mediator.model.evaluate import holds, lookup_of
 from mediator.model.filters import (
     ID,
@@ -28,6 +27,8 @@ from mediator.model.filters import (
     Not,
     Or,
     Path,
+    all_of,
+    conjuncts,
 )
 from mediator.model.query import OrderBy, Position
 from mediator.schema.tree import MISSING, Field, MissingType

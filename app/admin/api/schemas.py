@@ -15,7 +15,7 @@ from app.security.admin_port import visible
 from mediator.base.errors import Location
 from mediator.base.offload import offload
 from mediator.control.port import SchemaChange
-from mediator.schema.merge import merge_patch
+from mediator.schema.documents import merge_patch
 from mediator.schema.parse import SCHEMA
 from mediator.schema.validation import json_schema_of
 

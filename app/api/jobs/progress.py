@@ -1,4 +1,4 @@
-"""Streams of server-sent events (HTML, section 9.2) that follow a run: one for every change."""
+"""A run as JSON, and as server-sent events (HTML, section 9.2): one for every change."""
 
 from __future__ import annotations
 
@@ -6,30 +6,27 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
-from app.api.jobs.documents import run_document
 from app.api.jobs.rights import Permission
-from app.http.message import Request
+from app.http.message import Request, disconnected
 from mediator.base.errors import NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 
-__all__ = ["RunStreams"]
+__all__ = ["RunStreams", "run_document"]
 
+_PROGRESS: Final = ("stages", "counters", "elapsed_s", "eta_s", "log")
+_ENDING: Final = ("forecast", "reasons", "rows", "reports")
 _POLL_S: Final = 1.0
 _HEARTBEAT_S: Final = 15.0
 _MOST: Final = 200
-"""Streams at the same time: each of them asks the catalogue once a second."""
+"""Streams at the same time: each of them reads the catalogue once a second."""
 
 
 class RunStreams:
-    """Event streams of runs.
-
-    Args:
-        runs: The runs.
-    """
+    """Event streams of runs."""
 
     def __init__(self, runs: CatalogueRuns) -> None:
         self._runs = runs
@@ -62,12 +59,12 @@ class RunStreams:
         self, run: StoredRun, request: Request, permission: Permission
     ) -> AsyncIterator[bytes]:
         self._count += 1
-        disconnected = asyncio.create_task(_disconnected(request))
+        gone = asyncio.create_task(disconnected(request))
         sent_at = monotonic()
         try:
             yield _event(run)
             while run.state not in ENDED and not self._ended:
-                if (await asyncio.wait({disconnected}, timeout=_POLL_S))[0]:
+                if (await asyncio.wait({gone}, timeout=_POLL_S))[0]:
                     return
                 newer = await self._newer(run)
                 if newer is None or not permission():
@@ -78,7 +75,7 @@ class RunStreams:
                 run = newer
         finally:
             self._count -= 1
-            disconnected.cancel()
+            gone.cancel()
 
     async def _newer(self, run: StoredRun) -> StoredRun | None:
         with suppress(Unavailable):  # the next poll may succeed
@@ -89,11 +86,28 @@ class RunStreams:
         return run
 
 
+def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
+    """Return a run; in a listing without its job, its log and its reports."""
+    job = run.document["job"]
+    document: dict[str, Any] = {
+        "id": run.id,
+        "kind": job["kind"],
+        "state": run.state,
+        "dry_run": run.dry_run,
+        "attempt": run.attempt,
+        "cancelling": run.cancelling and run.ended is None,
+        "created": run.created.isoformat(),
+        "ended": run.ended and run.ended.isoformat(),
+    }
+    if not whole:
+        return document
+    progress: dict[str, Any] = {
+        name: run.progress[name] for name in _PROGRESS if name in run.progress
+    }
+    ending: dict[str, Any] = {name: run.ending[name] for name in _ENDING if name in run.ending}
+    return {**document, **progress, **ending, "job": job}
+
+
 def _event(run: StoredRun) -> bytes:
     data = orjson.dumps(run_document(run, whole=True))
     return b"id: %d\nevent: run\ndata: %b\n\n" % (run.version, data)
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

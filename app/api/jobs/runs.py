@@ -11,8 +11,7 @@ from uuid import uuid4
 import orjson
 
 from app.api.cursors import Cursors
-from app.api.jobs.documents import run_document
-from app.api.jobs.progress import RunStreams
+from app.api.jobs.progress import RunStreams, run_document
 from app.api.jobs.rights import RunRights
 from app.api.models.jobs import RunListParameters, SubmissionParameters
 from app.api.options import DataOptions
@@ -44,14 +43,7 @@ _REPLAYED: Final = (b"idempotency-replayed", b"true")
 
 @dataclass(frozen=True, slots=True)
 class JobBackend:
-    """What the routes of jobs share.
-
-    Attributes:
-        runs: The runs.
-        workers: The workers.
-        directory: Where their results are.
-        streams: Event streams of runs.
-    """
+    """What the routes of jobs share; the directory has the results of runs."""
 
     runs: CatalogueRuns
     workers: CatalogueWorkers
@@ -60,14 +52,7 @@ class JobBackend:
 
 
 class Jobs:
-    """The runs of a database.
-
-    Args:
-        directory: Finds databases and classes.
-        job_backend: Runs, workers and results; None: there are no jobs here.
-        options: Bounds and keys.
-        ids: Reads Idempotency-Keys.
-    """
+    """The runs of a database; without a backend there are no jobs here."""
 
     def __init__(
         self,
@@ -131,11 +116,7 @@ class Jobs:
 
     async def get(self, routed: RoutedRequest) -> Response:
         """Show a run, or follow it by server-sent events until it has ended."""
-        job_backend = require_backend(self._job_backend)
-        forbid_body(routed.request)
-        parse_query(routed.request.query, frozenset())
-        database_id = (await self._directory.database(routed.database)).id
-        run = await job_backend.runs.find(database_id, routed.id)
+        job_backend, run = await self._find(routed)
         permission = await self._rights.require_view(routed.access, run)
         if not asks_for(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
@@ -147,27 +128,27 @@ class Jobs:
 
     async def delete(self, routed: RoutedRequest) -> Response:
         """Cancel a run: 202 while a worker still has it, 200 when it has ended."""
-        job_backend = require_backend(self._job_backend)
-        forbid_body(routed.request)
-        parse_query(routed.request.query, frozenset())
-        database_id = (await self._directory.database(routed.database)).id
-        run = await job_backend.runs.find(database_id, routed.id)
+        job_backend, run = await self._find(routed)
         await self._rights.require_control(routed.access, run)
-        run = await job_backend.runs.cancel(database_id, routed.id)
+        run = await job_backend.runs.cancel(run.database_id, run.id)
         return _answer(200 if run.state in ENDED else 202, run)
 
     async def resume(self, routed: RoutedRequest) -> Response:
         """Queue a failed or cancelled run again; finished stages are not repeated."""
-        job_backend = require_backend(self._job_backend)
-        forbid_body(routed.request)
-        parse_query(routed.request.query, frozenset())
-        database_id = (await self._directory.database(routed.database)).id
-        run = await job_backend.runs.find(database_id, routed.id)
+        job_backend, run = await self._find(routed)
         await self._rights.require_control(routed.access, run)
         _require_room(routed.access, creates=bool(run.document.get("writes")))
         await _require_worker(job_backend)
         with routed.access.submitting() as bound:
-            return _answer(202, await job_backend.runs.resume(database_id, routed.id, bound))
+            return _answer(202, await job_backend.runs.resume(run.database_id, run.id, bound))
+
+    async def _find(self, routed: RoutedRequest) -> tuple[JobBackend, StoredRun]:
+        """Find the run of a request that has neither body nor parameters."""
+        job_backend = require_backend(self._job_backend)
+        forbid_body(routed.request)
+        parse_query(routed.request.query, frozenset())
+        database_id = (await self._directory.database(routed.database)).id
+        return job_backend, await job_backend.runs.find(database_id, routed.id)
 
     async def _check(self, routed: RoutedRequest, job: Job) -> None:
         """Refuse now what a worker would refuse later, and what the worker does not check."""
@@ -206,10 +187,7 @@ class Jobs:
         try:
             parse_query_document({"filter": source.filter}, schema, source.class_name, most=1)
         except MediatorError as error:
-            locations = [
-                Location(pointer + location.pointer, location.detail)
-                for location in error.locations
-            ]
+            locations = [Location(pointer + at.pointer, at.detail) for at in error.locations]
             raise Invalid(error.detail, locations=locations) from None
 
 
@@ -221,11 +199,7 @@ def _parse(document: Any, database: str) -> Job:
 
 
 def require_backend(job_backend: JobBackend | None) -> JobBackend:
-    """Return the backend.
-
-    Raises:
-        Unavailable: There is none.
-    """
+    """Return the backend; raises `Unavailable` if there is none."""
     if job_backend is None:
         raise Unavailable("There are no jobs here.", system="spark", retry_after_s=60)
     return job_backend

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from app.api.models.common import JsonObject, Name, ObjectId, Problem, StoredObject
 from app.http.validation import STRICT, Answer, Body, parse_body
+from mediator.transactions.model import MOST_READS, MOST_WRITES
 
 __all__ = [
     "BatchItem",
@@ -22,11 +23,15 @@ __all__ = [
     "BatchRequest",
     "DeleteItem",
     "GetItem",
+    "ObjectVersion",
     "OperationResult",
     "Results",
+    "TransactionRequest",
+    "TransactionResults",
     "WriteItem",
     "parse_batch",
     "parse_operation",
+    "parse_transaction",
 ]
 
 
@@ -108,8 +113,31 @@ class OperationResult(Answer):
 
 Results: TypeAlias = list[OperationResult]
 
+
+class ObjectVersion(Body):
+    """An object that was read, in the version that must still be its last one."""
+
+    class_name: Name = Field(alias="class")
+    id: ObjectId
+    etag: str | None = Field(description="The ETag with which it was read; null: it was not there.")
+
+
+class TransactionRequest(Body):
+    """Writes that happen together, if every object is still in the version that was read."""
+
+    reads: list[ObjectVersion] = Field([], max_length=MOST_READS)
+    operations: list[WriteItem] = Field([], max_length=MOST_WRITES)
+
+
+class TransactionResults(Answer):
+    """The results of the writes, in their order."""
+
+    results: list[OperationResult]
+
+
 _BATCH: TypeAdapter[BatchRequest] = TypeAdapter(BatchRequest)
 _OPERATION: TypeAdapter[BatchItem] = TypeAdapter(BatchOperation)
+_TRANSACTION = TypeAdapter(TransactionRequest)
 
 
 def parse_batch(body: Any) -> list[Any]:
@@ -120,3 +148,8 @@ def parse_batch(body: Any) -> list[Any]:
 def parse_operation(body: Any) -> BatchItem:
     """Return one operation of a batch; raises `Invalid`."""
     return parse_body(_OPERATION, body, "The batch is malformed.")
+
+
+def parse_transaction(body: Any) -> TransactionRequest:
+    """Return a transaction; raises `Invalid`."""
+    return parse_body(_TRANSACTION, body, "The transaction is malformed.")

@@ -7,14 +7,16 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
-from app.api.models.changes import Changes
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, Problem, StoredObject
 from app.api.models.jobs import Run, RunRows, Runs
-from app.api.models.operations import BatchOperation, BatchRequest, Results
-from app.api.models.queries import Listing
-from app.api.models.sketch import ClientFilter
-from app.api.models.transactions import TransactionRequest, TransactionResults
-from app.api.models.transfer import ImportSummary
+from app.api.models.operations import (
+    BatchOperation,
+    BatchRequest,
+    Results,
+    TransactionRequest,
+    TransactionResults,
+)
+from app.api.models.reads import Changes, ClientFilter, ImportSummary, Listing
 from app.api.openapi.grammar import GRAMMAR
 from app.api.routed_request import LONGEST_AGE_S
 from app.http.validation import Parameters
@@ -22,31 +24,24 @@ from spark_jobs.runner.job import JobDocument
 
 __all__ = ["COMPONENTS", "parameters_of"]
 
-_BODIES: Final[dict[str, Any]] = {
+_MODELS: Final[dict[str, Any]] = {
     "BatchOperation": BatchOperation,
-    "BatchRequest": BatchRequest,
-    "TransactionRequest": TransactionRequest,
     "Job": JobDocument,
-}
-_ANSWERS: Final[dict[str, Any]] = {
-    "Problem": Problem,
-    "StoredObject": StoredObject,
-    "Listing": Listing,
     "Results": Results,
-    "TransactionResults": TransactionResults,
-    "ImportSummary": ImportSummary,
-    "Changes": Changes,
-    "Run": Run,
-    "Runs": Runs,
-    "RunRows": RunRows,
-    "ClientFilter": ClientFilter,
+    **{
+        model.__name__: model
+        for model in (
+            *(BatchRequest, TransactionRequest, Problem, StoredObject, Listing),
+            *(TransactionResults, ImportSummary, Changes, Run, Runs, RunRows, ClientFilter),
+        )
+    },
 }
 
 
 def _schemas() -> dict[str, Any]:
     """Return the JSON Schemas of all models, each under its name."""
     inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
-        (name, "validation", TypeAdapter(model)) for name, model in (_BODIES | _ANSWERS).items()
+        (name, "validation", TypeAdapter(model)) for name, model in _MODELS.items()
     ]
     schemas, definitions = TypeAdapter.json_schemas(
         inputs, ref_template="#/components/schemas/{model}"

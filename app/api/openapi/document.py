@@ -5,10 +5,13 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, Final
 
-from app.api.models.changes import ChangesParameters
 from app.api.models.jobs import ResultParameters, RunListParameters, SubmissionParameters
-from app.api.models.sketch import SketchParameters
-from app.api.models.transfer import ExportParameters, ImportParameters
+from app.api.models.reads import (
+    ChangesParameters,
+    ExportParameters,
+    ImportParameters,
+    SketchParameters,
+)
 from app.api.openapi.components import parameters_of
 from app.api.openapi.grammar import ref
 from app.http.negotiation import (

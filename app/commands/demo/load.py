@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import signal
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, cycle
 from time import perf_counter
+from types import TracebackType
+from typing import Self, TypeVar
 
 import uvloop
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import Connection, Record, Window
-from app.commands.demo.separate_process import SeparateProcess
 
-__all__ = ["Lane", "LoadProcess", "Plan", "Tally"]
+__all__ = ["Lane", "LoadProcess", "Plan", "SeparateProcess", "Tally"]
+
+T = TypeVar("T")
 
 _GRACE_S = 30.0
 
@@ -82,6 +88,34 @@ class Tally:
         if not self.latencies:
             return float("nan")
         return self.latencies[min(len(self.latencies) - 1, int(share * len(self.latencies)))]
+
+
+class SeparateProcess:
+    """Calls functions in a separate process, while it is entered."""
+
+    def __init__(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        # Ctrl-C reaches every process of the terminal; who uses this one ends it.
+        ignore = (signal.SIGINT, signal.SIG_IGN)
+        self._pool = ProcessPoolExecutor(1, spawn, signal.signal, ignore)
+
+    async def call(self, function: Callable[..., T], *arguments: object) -> T:
+        """Return what a function returns there; raises what it raises."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, function, *arguments)
+
+    async def __aenter__(self) -> Self:
+        # Spawning and importing takes a second, which nothing that is measured should see.
+        await self.call(int)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.shutdown(wait=error is None, cancel_futures=True)
 
 
 class LoadProcess(SeparateProcess):

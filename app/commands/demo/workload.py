@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
 import orjson
 
 from app.commands.demo.http1 import render
 from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
 from app.commands.demo.service import Service, succeed
-from app.commands.demo.zipf import draw
 
-__all__ = ["BATCH", "batched_hits", "drive", "single_hits", "top_ten", "total_hits"]
+__all__ = ["BATCH", "batched_hits", "draw", "drive", "single_hits", "top_ten", "total_hits"]
 
 BATCH = 100
 """Updates in one batch."""
@@ -20,6 +23,20 @@ _UPDATE = {"Content-Type": "application/vnd.portolan.update+json", "Prefer": "re
 _BATCH = {"Content-Type": "application/json", "Prefer": "return=minimal"}
 _SINGLES = 2_000
 _BATCHES = 40
+
+T = TypeVar("T")
+
+
+def draw(things: Sequence[T], count: int, seed: int) -> list[T]:
+    """Draw things with replacement: the k-th a k-th as often as the first (Zipf).
+
+    Args:
+        things: The most popular one first.
+        count: How many to draw.
+        seed: Where the random numbers begin.
+    """
+    weights = [1 / rank for rank in range(1, len(things) + 1)]
+    return Random(seed).choices(things, weights, k=count)
 
 
 def single_hits(

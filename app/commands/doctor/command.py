@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.commands.consoles import console
-from app.commands.key_option import KeyFile, key_in
+from app.commands.running import KeyFile, key_in
 
 __all__ = ["doctor"]
 

@@ -1,19 +1,15 @@
-"""The index over the filters of registered queries."""
+"""The index over the filters of registered queries: which of them a write may concern."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, Final, TypeAlias
 
-from mediator.model.conjuncts import paths_of
 from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import COMPARABLE, key_of, kind_of
-from mediator.model.filters import ID, Path
-from mediator.model.query import Query
+from mediator.model.filters import Path
 from mediator.query.invalidation.access_predicates import (
     AccessPredicate,
     Element,
@@ -22,100 +18,13 @@ from mediator.query.invalidation.access_predicates import (
     Range,
     access_predicates_of,
 )
-from mediator.query.invalidation.intervals import Intervals
-from mediator.query.invalidation.match_budget import Cost, MatchBudget, cost_of
-from mediator.query.invalidation.three_valued import (
-    ThreeValuedTest,
-    Truth,
-    compile_three_valued,
+from mediator.query.invalidation.registered_query import (
+    MatchBudget,
+    RegisteredQuery,
 )
 from mediator.schema.tree import MISSING
 
-__all__ = ["QueryIndex", "RegisteredQuery"]
-
-
-@dataclass(frozen=True)
-class RegisteredQuery:
-    """A query without joins and aggregates, as far as it decides which writes change its result."""
-
-    query: Query
-
-    @cached_property
-    def test(self) -> ThreeValuedTest:
-        """Whether an object is found, at any position of the order."""
-        return compile_three_valued(self.query.filter)
-
-    @cached_property
-    def _filter_cost(self) -> Cost:
-        return cost_of(self.query.filter)
-
-    def cost(self, effect: Effect) -> int:
-        """Return the cost of matching a write with this query, in the units of `MatchBudget`."""
-        return self._filter_cost.of(effect.before) + self._filter_cost.of(effect.after)
-
-    @cached_property
-    def visible(self) -> AbstractSet[str] | None:
-        """Fields that decide what the result looks like, given what is in it; None: all."""
-        if self.query.fields is None:
-            return None
-        return {*self.query.fields, *(level.path[0] for level in self.query.order)}
-
-    @cached_property
-    def deciding(self) -> AbstractSet[str]:
-        """Fields that decide which objects are found."""
-        return frozenset(path[0] for path in paths_of(self.query.filter))
-
-    @cached_property
-    def fields(self) -> AbstractSet[str] | None:
-        """Fields that matter; None: all."""
-        return None if self.visible is None else self.visible | self.deciding
-
-    def changes(self, effect: Effect) -> bool:
-        """Whether a write may have changed the result.
-
-        Where objects that are found lie beyond the limit, or before the cursor, it did not; these
-        are not distinguished.
-        """
-        touched = effect.touched
-        if touched is not None and not _meet(touched, self.fields):
-            return False
-        is_visible = touched is None or _meet(touched, self.visible)
-        before = Truth.FALSE if effect.before is None else self.test(effect.before)
-        if is_visible and before is not Truth.FALSE:
-            return True
-        if touched is not None and self.deciding.isdisjoint(touched):
-            return False  # it is found as before
-        if self._looks_alike(effect.before, effect.after):
-            after = before
-        else:
-            after = Truth.FALSE if effect.after is None else self.test(effect.after)
-        if is_visible:
-            return after is not Truth.FALSE
-        return before is not after or before is Truth.UNKNOWN
-
-    def _looks_alike(self, before: Image | None, after: Image | None) -> bool:
-        """Whether nothing that decides has changed, so that one look is enough."""
-        if before is None or after is None or before.present is not after.present:
-            return False
-        names = self.deciding - {ID[0]}
-        return all(
-            name in before.known
-            and name in after.known
-            and _alike(before.values.get(name), after.values.get(name))
-            for name in names
-        )
-
-
-def _alike(one: Any, other: Any) -> bool:
-    return one is other or ((key := key_of(one)) is not None and key == key_of(other))
-
-
-def _meet(touched: AbstractSet[str], fields: AbstractSet[str] | None) -> bool:
-    return bool(touched) if fields is None else not fields.isdisjoint(touched)
-
-
-def _counted(query: RegisteredQuery) -> Iterable[str | None]:
-    return (None,) if query.fields is None else query.fields
+__all__ = ["Intervals", "QueryIndex"]
 
 
 class QueryIndex:
@@ -224,6 +133,10 @@ class QueryIndex:
                 yield from predicates.names
 
 
+def _counted(query: RegisteredQuery) -> Iterable[str | None]:
+    return (None,) if query.fields is None else query.fields
+
+
 class _PredicateTable:
     """Demands on what is at one path."""
 
@@ -281,3 +194,66 @@ class _PredicateTable:
                 return self._elements, key
             case Prefix(_, text):
                 return self._prefixes.setdefault(len(text), {}), text
+
+
+Bound: TypeAlias = tuple[Any, ...]
+
+_LOWEST: Final[Bound] = (0,)
+_HIGHEST: Final[Bound] = (2,)
+_NEW: Final = 32
+_NEW_SHARE: Final = 8
+
+
+class Intervals:
+    """Closed intervals over values of one kind, each of a name.
+
+    Most are in a balanced tree, laid out over an array that is sorted by the lower bounds, where
+    each node knows the highest upper bound below it. New ones wait in a list, until there are
+    enough of them to build the tree anew: amortised, adding takes logarithmic time. Names that are
+    no longer wanted are forgotten then, too.
+    """
+
+    def __init__(self) -> None:
+        self._new: list[tuple[Bound, Bound, str]] = []
+        self._sorted: list[tuple[Bound, Bound, str]] = []
+        self._tops: list[Bound] = []
+
+    def add(self, name: str, low: Any, high: Any, wanted: Container[str]) -> None:
+        """Add an interval; None is no bound."""
+        bounds = _LOWEST if low is None else (1, low), _HIGHEST if high is None else (1, high)
+        self._new.append((*bounds, name))
+        if len(self._new) > _NEW + len(self._sorted) // _NEW_SHARE:
+            entries = {entry for entry in (*self._sorted, *self._new) if entry[2] in wanted}
+            self._sorted, self._new = sorted(entries), []
+            self._tops = [_LOWEST] * len(self._sorted)
+            self._build(0, len(self._sorted))
+
+    def around(self, value: Any) -> Iterator[str]:
+        """Return the names of the intervals that a value is in, some perhaps more than once."""
+        at = (1, value)
+        for low, high, name in self._new:
+            if low <= at <= high:
+                yield name
+        yield from self._below(at, 0, len(self._sorted))
+
+    def _build(self, first: int, end: int) -> Bound:
+        if first >= end:
+            return _LOWEST
+        middle = (first + end) // 2
+        below = self._build(first, middle), self._build(middle + 1, end)
+        top = self._tops[middle] = max(self._sorted[middle][1], *below)
+        return top
+
+    def _below(self, at: Bound, first: int, end: int) -> Iterator[str]:
+        """Search the subtree of a slice; its node is the middle one."""
+        if first >= end:
+            return
+        middle = (first + end) // 2
+        if self._tops[middle] < at:
+            return
+        yield from self._below(at, first, middle)
+        low, high, name = self._sorted[middle]
+        if low <= at:
+            if at <= high:
+                yield name
+            yield from self._below(at, middle + 1, end)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mediator.stores.conformance.check import describe
-from mediator.stores.conformance.runner import CheckStatus, Finding, Report, run
+from mediator.stores.conformance.runner import CheckStatus, Report, run
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, SystemConfig
 
@@ -48,21 +48,16 @@ async def _report(store: Store, only: str | None) -> Report:
         await store.close()
 
 
-def _row(finding: Finding) -> tuple[str, str, str, str, str]:
-    colour = _COLOURS[finding.status]
-    return (
-        finding.check.name,
-        describe(finding.check.proves),
-        f"[{colour}]{finding.status}[/]",
-        f"{finding.seconds * 1000:.0f}",
-        finding.detail.replace("[", "\\["),
-    )
-
-
 def _table(report: Report) -> Table:
     table = Table("check", "proves", "status", "ms", "detail")
     for finding in report.findings:
-        table.add_row(*_row(finding))
+        table.add_row(
+            finding.check.name,
+            describe(finding.check.proves),
+            f"[{_COLOURS[finding.status]}]{finding.status}[/]",
+            f"{finding.seconds * 1000:.0f}",
+            finding.detail.replace("[", "\\["),
+        )
     return table
 
 
@@ -76,8 +71,7 @@ def main(
     report = asyncio.run(_report(_store(kind, url), only))
     console = Console()
     console.print(_table(report))
-    counts = ", ".join(f"{len(report.having(status))} {status}" for status in CheckStatus)
-    console.print(counts)
+    console.print(", ".join(f"{len(report.having(status))} {status}" for status in CheckStatus))
     raise typer.Exit(0 if report.conforms else 1)
 
 

@@ -22,7 +22,7 @@ from mediator.stores.conformance.expect import NotOffered, identical, require, s
 from mediator.stores.conformance.query_rows import Searched, meets, searched
 from mediator.stores.conformance.samples import collection, plain, sortable
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import Aggregating
+from mediator.stores.port import Aggregating, Store
 
 __all__ = ["THEME"]
 
@@ -146,7 +146,7 @@ async def _check(
     compute: Mapping[str, Computation],
 ) -> None:
     """Require that a store which says that it computes something computes it right."""
-    store, fragment = _aggregating(rows), rows.subject.fragment
+    store, fragment = _aggregating(rows.subject.store), rows.subject.fragment
     if not store.aggregates(fragment, filter_, group, compute):
         return
     groups = await store.aggregate(
@@ -163,8 +163,7 @@ async def _check(
             require(_alike(value, wanted), f"{what}: expected {show(wanted)}, found {show(value)}")
 
 
-def _aggregating(rows: Searched) -> Aggregating:
-    store = rows.subject.store
+def _aggregating(store: Store) -> Aggregating:
     if not isinstance(store, Aggregating):
         raise NotOffered("the store does not group and compute")
     return store
@@ -183,8 +182,7 @@ def _computations() -> dict[str, Computation]:
 
 
 async def _prepared(scratch: Scratch) -> Searched:
-    if not isinstance(scratch.store, Aggregating):
-        raise NotOffered("the store does not group and compute")
+    _aggregating(scratch.store)
     return await searched(scratch, _fields(), _rows())
 
 
@@ -204,7 +202,7 @@ async def each_function_computes(scratch: Scratch) -> None:
 async def functions_are_computed_together(scratch: Scratch) -> None:
     """Many computations in one call do not disturb each other."""
     rows = await _prepared(scratch)
-    fragment, store = rows.subject.fragment, _aggregating(rows)
+    fragment, store = rows.subject.fragment, _aggregating(rows.subject.store)
     compute = {
         name: computation
         for name, computation in _computations().items()
@@ -248,7 +246,7 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
 async def groups_are_limited(scratch: Scratch) -> None:
     """No more groups are returned than the limit."""
     rows = await _prepared(scratch)
-    store, compute = _aggregating(rows), {"n": Computation(Function.COUNT)}
+    store, compute = _aggregating(rows.subject.store), {"n": Computation(Function.COUNT)}
     fragment = rows.subject.fragment
     if store.aggregates(fragment, None, (("g",),), compute):
         groups = await store.aggregate(

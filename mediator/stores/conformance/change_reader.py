@@ -123,10 +123,8 @@ class ChangeReader:
 
 def _check_order(end: str, some: Sequence[LogEntry]) -> None:
     positions = [end, *(logged.position for logged in some)]
-    require(
-        all(a < b for a, b in pairwise(positions)),
-        "positions of a log do not rise as texts",
-    )
+    rise = all(a < b for a, b in pairwise(positions))
+    require(rise, "positions of a log do not rise as texts")
 
 
 async def expect_changes(reader: ChangeReader, id_: str, *expected: ChangeSummary) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from mediator.model.operators import Operator, OperatorCall
@@ -14,7 +14,6 @@ from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
     ConformanceFailure,
     applied,
-    expect_status,
     present,
     require,
     same,
@@ -52,6 +51,34 @@ def _winners(results: Sequence[WriteResult]) -> list[WriteResult]:
     return [result for result in results if result.status is Status.APPLIED]
 
 
+def _one_wins(results: Sequence[WriteResult], losers: Status) -> int:
+    """Require that one write is applied and all others have a status; return its number."""
+    statuses = [result.status for result in results]
+    expected = {Status.APPLIED: 1, losers: len(results) - 1}
+    same(dict(Counter(statuses)), expected, "statuses of concurrent writes")
+    return statuses.index(Status.APPLIED)
+
+
+async def _while_writing(
+    writing: Coroutine[Any, Any, None], read: Callable[[], Awaitable[None]], readers: int
+) -> None:
+    """Let readers read, again and again, until a writer has ended."""
+    done = asyncio.Event()
+
+    async def write() -> None:
+        try:
+            await writing
+        finally:
+            done.set()
+
+    async def read_on() -> None:
+        while not done.is_set():
+            await read()
+            await asyncio.sleep(0)
+
+    await asyncio.gather(write(), *(read_on() for _ in range(readers)))
+
+
 @THEME.proves(Capability.CONDITIONAL_UPDATES)
 async def one_winner_for_each_version(scratch: Scratch) -> None:
     """Of writers that expect the same version, exactly one is applied; the others conflict."""
@@ -61,13 +88,11 @@ async def one_winner_for_each_version(scratch: Scratch) -> None:
         results = await together(
             *(subject.update("x", {"n": w}, expect=versions) for w in range(WRITERS))
         )
-        same(len(_winners(results)), 1, f"winners of round {round_}")
-        winner = next(i for i, r in enumerate(results) if r.status is Status.APPLIED)
-        same(await subject.values("x"), {"n": winner}, "what the winner wrote")
+        winner = _one_wins(results, Status.CONFLICT)
+        same(await subject.values("x"), {"n": winner}, f"what the winner of round {round_} wrote")
         versions = results[winner].versions
-        for loser in (*results[:winner], *results[winner + 1 :]):
-            expect_status(loser, Status.CONFLICT, "a writer that lost")
-            same(loser.versions, versions, "the version that the loser gets")
+        for result in results:
+            same(result.versions, versions, "the version that all of them get")
 
 
 @THEME.proves(Capability.CONDITIONAL_UPDATES)
@@ -97,10 +122,7 @@ async def one_creation_wins(scratch: Scratch) -> None:
     for round_ in range(ROUNDS):
         id_ = f"x{round_}"
         results = await together(*(subject.create(id_, {"n": w}) for w in range(WRITERS)))
-        statuses = Counter(result.status for result in results)
-        same(statuses[Status.APPLIED], 1, f"creations applied in round {round_}")
-        same(statuses[Status.EXISTS], WRITERS - 1, f"creations refused in round {round_}")
-        winner = next(i for i, r in enumerate(results) if r.status is Status.APPLIED)
+        winner = _one_wins(results, Status.EXISTS)
         same(await subject.values(id_), {"n": winner}, "what the winner created")
 
 
@@ -203,9 +225,7 @@ async def an_operation_happens_once(scratch: Scratch) -> None:
         add = OperatorCall("n", Operator.INC, 1)
         write = subject.change("x", operators=(add,), remember="f", returning=("n",))
         results = await together(*(subject.write(write) for _ in range(WRITERS)))
-        statuses = Counter(result.status for result in results)
-        expected = Counter({Status.APPLIED: 1, Status.REPLAYED: WRITERS - 1})
-        same(dict(statuses), dict(expected), f"statuses in round {round_}")
+        _one_wins(results, Status.REPLAYED)
         same([r.values["n"] for r in results], [round_] * WRITERS, "values they all return")
         same({r.versions["main"] for r in results}, {results[0].versions["main"]}, "versions")
     same(await subject.values("x"), {"n": ROUNDS}, "the counter")
@@ -218,9 +238,7 @@ async def an_operation_creates_once(scratch: Scratch) -> None:
     for round_ in range(ROUNDS):
         write = subject.creation(f"x{round_}", {"n": 1}, remember="f")
         results = await together(*(subject.write(write) for _ in range(WRITERS)))
-        statuses = Counter(result.status for result in results)
-        expected = Counter({Status.APPLIED: 1, Status.REPLAYED: WRITERS - 1})
-        same(dict(statuses), dict(expected), f"statuses in round {round_}")
+        _one_wins(results, Status.REPLAYED)
 
 
 @THEME.proves("contract")
@@ -230,23 +248,17 @@ async def readers_see_whole_writes(scratch: Scratch) -> None:
         counter("a"), counter("b", group="side"), collection(FieldType.LIST, FieldType.INTEGER, "l")
     )
     await subject.create("x", {"a": 0, "b": 0, "l": [0]})
-    done = asyncio.Event()
 
     async def write() -> None:
-        try:
-            for i in range(1, ROUNDS * WRITERS):
-                await subject.update("x", {"a": i, "b": i, "l": [i]})
-        finally:
-            done.set()
+        for i in range(1, ROUNDS * WRITERS):
+            await subject.update("x", {"a": i, "b": i, "l": [i]})
 
     async def read() -> None:
-        while not done.is_set():
-            values = await subject.values("x")
-            a = values["a"]
-            same(values, {"a": a, "b": a, "l": [a]}, "a record read while it is written")
-            await asyncio.sleep(0)
+        values = await subject.values("x")
+        a = values["a"]
+        same(values, {"a": a, "b": a, "l": [a]}, "a record read while it is written")
 
-    await asyncio.gather(write(), read(), read())
+    await _while_writing(write(), read, 2)
 
 
 @THEME.proves(Capability.LINEARIZABLE)
@@ -255,24 +267,18 @@ async def what_was_acknowledged_is_read(scratch: Scratch) -> None:
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 0})
     newest = 0
-    done = asyncio.Event()
 
     async def write() -> None:
         nonlocal newest
-        try:
-            for i in range(1, ROUNDS * WRITERS):
-                applied(await subject.update("x", {"n": i}))
-                newest = i
-                await asyncio.sleep(0)  # a store that answers at once lets no other task read
-        finally:
-            done.set()
+        for i in range(1, ROUNDS * WRITERS):
+            applied(await subject.update("x", {"n": i}))
+            newest = i
+            await asyncio.sleep(0)  # a store that answers at once lets no other task read
 
     async def read() -> None:
-        while not done.is_set():
-            floor = newest
-            seen = (await subject.values("x"))["n"]
-            assert isinstance(seen, int)
-            require(seen >= floor, f"{floor} was acknowledged, then {seen} was read")
-            await asyncio.sleep(0)
+        floor = newest
+        seen = (await subject.values("x"))["n"]
+        assert isinstance(seen, int)
+        require(seen >= floor, f"{floor} was acknowledged, then {seen} was read")
 
-    await asyncio.gather(write(), *(read() for _ in range(4)))
+    await _while_writing(write(), read, 4)

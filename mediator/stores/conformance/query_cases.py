@@ -63,8 +63,8 @@ TEXTS: Final = (
         "ﬁ",
         "\ufb01nal",
     ),
-    *("\U0001f600", "\U0001f600a", "a\U0001f600", "\uffff", "\U00010000", "\U0010ffff", "\ud7ff"),
-    *("\x01", "\x7f", "\u2028", " a", "a ", "null", "1", "1.0", "true"),
+    *("\U0001f600", "\U0001f600a", "a\U0001f600", "\uffff", "\U00010000", "\U0010ffff"),
+    *("\ud7ff", "\x01", "\x7f", "\u2028", " a", "a ", "null", "1", "1.0", "true"),
     *HOSTILE_TEXTS[:16],
 )
 """Texts of which some meaning, length or case may be mistaken."""
@@ -79,20 +79,7 @@ PATTERNS: Final = (
 """Patterns of `like`, with what means something to other pattern languages."""
 
 PARTS: Final = (
-    "",
-    "a",
-    "A",
-    "ab",
-    "%",
-    "_",
-    "\\",
-    ".*",
-    "[",
-    "é",
-    "e",
-    "\u0301",
-    "\U0001f600",
-    "'",
+    *("", "a", "A", "ab", "%", "_", "\\", ".*", "[", "é", "e", "\u0301", "\U0001f600", "'"),
 )
 """Parts of texts."""
 

@@ -29,41 +29,16 @@ __all__ = [
 ]
 
 HOSTILE_TEXTS = (
-    "'",
-    '"',
-    "\\",
-    "\\'; DROP TABLE portolan; --",
-    "'; DROP TABLE portolan; --",
+    # SQL
+    *("'", '"', "\\", "\\'; DROP TABLE portolan; --", "'; DROP TABLE portolan; --"),
     '"; DROP TABLE portolan; --',
-    "$where",
-    "$inc",
-    "{}",
-    "{tag}",
-    '{"$gt": ""}',
-    "%",
-    "%s %(id)s %%",
-    ":id",
-    "$1",
-    "]]",
-    "]==] .. redis.call('FLUSHALL') .. [==[",
-    "*",
-    "a b",
-    ".*",
-    "^",
-    "null",
-    "None",
-    "true",
-    "0",
-    "-1",
-    "1e3",
-    "a.b",
-    "a:b",
-    "a#b",
-    "a|b",
-    "a,b",
-    "_id",
-    "__proto__",
-    "%2F%00",
+    # MongoDB, templates and statements with parameters
+    *("$where", "$inc", "{}", "{tag}", '{"$gt": ""}', "%", "%s %(id)s %%", ":id", "$1"),
+    # Redis and its Lua
+    *("]]", "]==] .. redis.call('FLUSHALL') .. [==[", "*", "a b"),
+    # patterns, values of other types, separators, names with a meaning
+    *(".*", "^", "null", "None", "true", "0", "-1", "1e3"),
+    *("a.b", "a:b", "a#b", "a|b", "a,b", "_id", "__proto__", "%2F%00"),
 )
 """Texts with a meaning in some query language, template or key scheme."""
 

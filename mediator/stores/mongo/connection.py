@@ -25,7 +25,7 @@ from pymongo.helpers_shared import _check_command_response
 from pymongo.message import _COMMAND_OVERHEAD, _op_msg, _OpMsg
 from pymongo.network_layer import PyMongoProtocol
 
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 
 __all__ = ["DriverConnections"]
 

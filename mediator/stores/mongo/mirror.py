@@ -12,8 +12,7 @@ from pymongo.errors import BulkWriteError
 from mediator.stores.mongo.layout import LIVE, Document, Layout, layout_of
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.session import Session
-from mediator.stores.port import Fragment, Read, Record, StoreRefused
-from mediator.stores.port.mirror import is_surpassed
+from mediator.stores.port import Fragment, Read, Record, StoreRefused, is_surpassed
 
 __all__ = ["absorb", "forget"]
 

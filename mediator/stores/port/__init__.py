@@ -11,21 +11,19 @@ call is atomic by itself; calls on the same record take effect in their order.
 
 from __future__ import annotations
 
-from mediator.stores.port.errors import (
-    StoreBusy,
-    StoreError,
-    StoreRefused,
-    StoreTimeout,
-    StoreTooCostly,
-    StoreUnavailable,
-)
-from mediator.stores.port.mirror import Mirror
-from mediator.stores.port.outbox import (
+from mediator.stores.port.optional import (
     ChangeLog,
     FragmentOf,
+    Lockable,
     LogEntry,
+    Mirror,
     PendingChanges,
+    Reapable,
+    RecordKey,
+    RecordState,
     UnrelayedChanges,
+    is_lockable,
+    is_surpassed,
 )
 from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.search import (
@@ -44,16 +42,21 @@ from mediator.stores.port.search import (
     is_joining,
     is_queryable,
     is_semi_joining,
+    only_level,
 )
 from mediator.stores.port.store import (
     RETENTION_S,
-    Reapable,
     RememberedOperation,
     ServerFacts,
     Store,
+    StoreBusy,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    StoreTooCostly,
+    StoreUnavailable,
     SystemConfig,
 )
-from mediator.stores.port.transactions import Lockable, RecordKey, RecordState, is_lockable
 from mediator.stores.port.write import Status, Write, WriteKind, WriteResult
 
 __all__ = [
@@ -101,4 +104,6 @@ __all__ = [
     "is_lockable",
     "is_queryable",
     "is_semi_joining",
+    "is_surpassed",
+    "only_level",
 ]

@@ -1,21 +1,58 @@
-"""The `Store` protocol, and how a store is configured."""
+"""The `Store` protocol, its errors, and how a store is configured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
+from mediator.base.errors import PortolanError
 from mediator.model.operators import Operator
 from mediator.schema.types import FieldType
 from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.write import Write, WriteResult
 
-__all__ = ["RETENTION_S", "Reapable", "RememberedOperation", "ServerFacts", "Store", "SystemConfig"]
+__all__ = [
+    "RETENTION_S",
+    "RememberedOperation",
+    "ServerFacts",
+    "Store",
+    "StoreBusy",
+    "StoreError",
+    "StoreRefused",
+    "StoreTimeout",
+    "StoreTooCostly",
+    "StoreUnavailable",
+    "SystemConfig",
+]
 
 
 RETENTION_S = 24 * 3600
 """Seconds for which a remembered operation, and a tombstone, is kept at least."""
+
+
+class StoreError(PortolanError):
+    """A call failed; subclasses say whether it may have taken effect."""
+
+
+class StoreUnavailable(StoreError):
+    """The store could not be reached, and nothing was done; or the connection broke meanwhile."""
+
+
+class StoreBusy(StoreUnavailable):
+    """The record takes no writes at the moment, and nothing was done; the store is healthy."""
+
+
+class StoreTimeout(StoreError):
+    """The deadline passed; a write may or may not have taken effect."""
+
+
+class StoreRefused(StoreError):
+    """The store replied with an error that a retry does not mend (a defect, a full disk)."""
+
+
+class StoreTooCostly(StoreError):
+    """A search exceeded its deadline; the store is healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +174,3 @@ class Store(Protocol):
 
     async def count(self, fragment: Fragment) -> int:
         """Count the live objects of the class."""
-
-
-@runtime_checkable
-class Reapable(Protocol):
-    """A store whose tombstones, remembered operations and outbox do not expire by themselves."""
-
-    async def reap(self, limit: int) -> int:
-        """Remove up to `limit` of those past their retention; return how many were removed."""

@@ -13,8 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from mediator.stores.port import Fragment, Record
-from mediator.stores.port.mirror import is_surpassed
+from mediator.stores.port import Fragment, Record, is_surpassed
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.layout import NULLS, RecordTable
 from mediator.stores.postgres.sql import Statement, parameter

@@ -27,8 +27,7 @@ import orjson
 
 from mediator.model.change import Change, kind_of
 from mediator.schema.types import Value
-from mediator.stores.images import image_of
-from mediator.stores.logs import Page, PageSize, numbers_of, position_of, read_on
+from mediator.stores.outboxes import Page, PageSize, image_of, numbers_of, position_of, read_on
 from mediator.stores.port import Fragment, FragmentOf, LogEntry
 from mediator.stores.postgres.codec import Codec
 from mediator.stores.postgres.connection import transaction

@@ -14,8 +14,15 @@ from typing import Final
 
 from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
-from mediator.stores.images import UNREADABLE, image_of
-from mediator.stores.logs import Page, PageSize, numbers_of, padded, read_on
+from mediator.stores.outboxes import (
+    UNREADABLE,
+    Page,
+    PageSize,
+    image_of,
+    numbers_of,
+    padded,
+    read_on,
+)
 from mediator.stores.port import FragmentOf, LogEntry, SystemConfig
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import NULL, decode
@@ -54,23 +61,24 @@ class StreamLogs:
         """Return changes beyond a position."""
 
         async def page(after: str | None, count: int) -> Page:
-            entries = await self._range(name, after, count)
+            entries = await self.entries(name, after, count)
             return [(_logged(*entry, fragment_of), sum(map(len, entry[1]))) for entry in entries]
 
         return await read_on(self._page_size[name], after, limit, page)
 
     async def oldest(self, name: str) -> str | None:
         """Return the position of the oldest entry."""
-        entries = await self._range(name, None, 1)
+        entries = await self.entries(name, None, 1)
         return _position(entries[0][0]) if entries else None
 
     async def trim(self, name: str, upto: str, keep_s: float) -> int:
         """Remove entries up to a position, but none younger than `keep_s`; see `trim_stream`."""
         return await trim_stream(self._client, self._keys[name], upto, keep_s)
 
-    async def _range(
+    async def entries(
         self, name: str, after: str | None, count: int
     ) -> list[tuple[bytes, list[bytes]]]:
+        """Return up to `count` entries beyond a position, as the stream has them."""
         start = "-" if after is None else "({}-{}".format(*numbers_of(after))
         xrange = command("XRANGE", self._keys[name], start, "+", "COUNT", count)
         (entries,) = await self._client.execute([xrange])

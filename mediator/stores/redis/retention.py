@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mediator.stores.logs import numbers_of
+from mediator.stores.outboxes import numbers_of
 from mediator.stores.redis.client import CommandClient
 from redis_connection.commands import command
 
-__all__ = ["trim_stream"]
+__all__ = ["TRIMMED_AT_ONCE", "trim_stream"]
 
-_TRIMMED_AT_ONCE: Final = 10_000
+TRIMMED_AT_ONCE: Final = 10_000
 _MOST_TRIMS: Final = 20
 
 
@@ -25,7 +25,7 @@ async def trim_stream(client: CommandClient, key: str, upto: str, keep_s: float)
     first_kept = "{}-{}".format(*min(youngest, (milliseconds, sequence + 1)))
     removed = 0
     for _ in range(_MOST_TRIMS):
-        count = await _trim(client, key, "~", first_kept, "LIMIT", _TRIMMED_AT_ONCE)
+        count = await _trim(client, key, "~", first_kept, "LIMIT", TRIMMED_AT_ONCE)
         removed += count
         if not count:
             return removed + await _trim(client, key, "=", first_kept)

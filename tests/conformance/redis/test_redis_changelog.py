@@ -18,7 +18,7 @@ from mediator.stores.port import Fragment, LogEntry, StoreTimeout, SystemConfig
 from mediator.stores.redis import RedisStore, outbox, retention
 
 Server: TypeAlias = Any
-"""A client of the driver; its own types do not tell what an asynchronous call brings."""
+"""A client of the driver; its own types do not say what an asynchronous call returns."""
 
 FIELDS = (
     Field("n", FieldType.INTEGER, index=True),
@@ -164,9 +164,9 @@ async def test_stream_ids_of_any_length_keep_their_order(
     whole = [entry.position for entry in await entries(subject)]
     assert whole == sorted(whole)
     assert len(set(map(len, whole))) == 1
-    for place, position in enumerate(whole):
+    for number, position in enumerate(whole):
         rest = await entries(subject, position)
-        assert [entry.position for entry in rest] == whole[place + 1 :]
+        assert [entry.position for entry in rest] == whole[number + 1 :]
     await server.delete(stream)
 
 
@@ -174,7 +174,7 @@ async def test_trimming_is_exact_and_stops_at_what_is_young(
     subject: Subject, server: Server, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = subject.store
-    monkeypatch.setattr(retention, "_TRIMMED_AT_ONCE", 100)
+    monkeypatch.setattr(retention, "TRIMMED_AT_ONCE", 100)
     seconds, _ = await server.time()
     old = (seconds - 100) * 1000
     for n in range(501):
@@ -192,29 +192,29 @@ async def test_trimming_is_exact_and_stops_at_what_is_young(
     assert await entries(subject) == []
 
 
-async def test_after_an_answer_that_took_too_long_less_is_asked_for(
+async def test_after_an_answer_that_took_too_long_less_is_requested(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(30)])
     store: Any = subject.store
-    asked: list[int] = []
-    ranged = outbox.StreamLogs._range
+    counts: list[int] = []
+    ranged = outbox.StreamLogs.entries
 
     async def slow(logs: Any, name: str, after: str | None, count: int) -> Any:
-        asked.append(count)
+        counts.append(count)
         if count > 2:
             raise StoreTimeout("too much")
         return await ranged(logs, name, after, count)
 
-    monkeypatch.setattr(outbox.StreamLogs, "_range", slow)
+    monkeypatch.setattr(outbox.StreamLogs, "entries", slow)
     summary: list[LogEntry] = []
     while not summary:
         try:
             summary = await store.changes("0", None, 4, of(subject.fragment))
         except StoreTimeout:
-            assert len(asked) < 10
+            assert len(counts) < 10
     assert len(summary) == 4
-    assert min(asked) <= 2
+    assert min(counts) <= 2
 
 
 async def test_large_entries_come_few_at_a_time(
@@ -223,13 +223,13 @@ async def test_large_entries_come_few_at_a_time(
     for i in range(12):
         await subject.create(f"{i}", {"s": "x" * 1_000_000})
     counts: list[int] = []
-    ranged = outbox.StreamLogs._range
+    ranged = outbox.StreamLogs.entries
 
     async def noting(logs: Any, name: str, after: str | None, count: int) -> Any:
         counts.append(count)
         return await ranged(logs, name, after, count)
 
-    monkeypatch.setattr(outbox.StreamLogs, "_range", noting)
+    monkeypatch.setattr(outbox.StreamLogs, "entries", noting)
     for _ in range(2):
         summary = [
             e.change for e in await entries(subject) if e.change and e.change.group == "main"

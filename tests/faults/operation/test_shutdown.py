@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from app.service.interruption import NotClosed, closing
-from mediator.base.cancellation import ended_within
+from mediator.base.concurrency import ended_within
 from mediator.stores.port import SystemConfig
 from tests.faults.caching.wire import Connection, Unanswered
 from tests.faults.conditions import eventually

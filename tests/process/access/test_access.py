@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from app.commands.doctor.service import examine_service
 from app.commands.key import key
-from app.commands.key_option import key_in
+from app.commands.running import key_in
 from mediator.access.cache import AccessCache
 from mediator.base.clock import SystemClock
 from tests.process.caching.guarded import Guarded, bearer

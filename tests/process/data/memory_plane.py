@@ -34,7 +34,7 @@ from mediator.model.operations import (
 )
 from mediator.model.order import Top, beyond, position_of, sort_key
 from mediator.model.query import Query
-from mediator.operations.if_match import check_if_match, narrow_to_creation
+from mediator.operations.merge import check_if_match, narrow_to_creation
 from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.execution import Answer, Item
 from mediator.query.planner import Plan

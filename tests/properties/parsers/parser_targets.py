@@ -18,7 +18,7 @@ from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
 from app.api.cursors import Cursors
-from app.api.transfer.lines import split_lines
+from app.api.transfer import split_lines
 from app.http.etags import parse_tag
 from app.http.idempotency import parse_key
 from app.http.jsonbody import parse_json
@@ -38,7 +38,7 @@ from mediator.changes.position import FeedPosition
 from mediator.operations.patch import parse_json_patch, parse_merge_patch, parse_update
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import parse_query_document
-from mediator.query.positions import decode_position
+from mediator.query.paths import decode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
 from sketch.protocol.wire import WireError, decode

@@ -15,12 +15,15 @@ from mediator.model.evaluate import Lookup, holds, lookup_of, same_value
 from mediator.model.filters import Compare, Comparison, Contains, Filter, In, Like, Not
 from mediator.model.patterns import matcher
 from mediator.model.query import Query
-from mediator.query.budget import Budget, Limits
-from mediator.query.evaluation import LONG, FilterEvaluator
+from mediator.query.budget import LONG, Budget, FilterEvaluator, Limits
 from mediator.query.filter_parser import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
-from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
-from mediator.query.invalidation.match_budget import MAX_MATCH_COST, MatchBudget
-from mediator.query.invalidation.three_valued import Truth
+from mediator.query.invalidation.index import QueryIndex
+from mediator.query.invalidation.registered_query import (
+    MAX_MATCH_COST,
+    MatchBudget,
+    RegisteredQuery,
+    Truth,
+)
 from mediator.query.parser import parse_query_document
 from mediator.schema.parse import parse_schema
 

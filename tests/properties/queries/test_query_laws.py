@@ -19,8 +19,7 @@ from mediator.model.query import Aggregate, Computation, Function, OrderBy
 from mediator.query.aggregation import Groups
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import parse_query_document
-from mediator.query.paths import Scope
-from mediator.query.positions import decode_position, encode_position
+from mediator.query.paths import Scope, decode_position, encode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import MISSING
 from mediator.schema.types import Values

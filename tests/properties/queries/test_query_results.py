@@ -29,9 +29,12 @@ from mediator.model.filters import (
 from mediator.model.order import beyond, sort_key
 from mediator.model.query import OrderBy, Position, Query
 from mediator.query.invalidation.access_predicates import access_predicates_of
-from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
-from mediator.query.invalidation.intervals import Intervals
-from mediator.query.invalidation.three_valued import Truth, compile_three_valued
+from mediator.query.invalidation.index import Intervals, QueryIndex
+from mediator.query.invalidation.registered_query import (
+    RegisteredQuery,
+    Truth,
+    compile_three_valued,
+)
 from mediator.schema.types import Values
 
 FIELDS = ("x", "y", "z")

@@ -26,9 +26,8 @@ from app.telemetry.recent_events import RecentEvents
 from mediator.base.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
-from mediator.placement.explain import explain
+from mediator.placement.explain import explain, summarise
 from mediator.placement.figures import seconds
-from mediator.placement.summary import summarise
 from mediator.scaling.advisor import Advisor
 from mediator.scaling.energy import Energy, Stated
 from mediator.schema.annotations import Capability, Metric

@@ -6,38 +6,23 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from app.admin.application import create_admin_app
 from app.api.openapi.components import COMPONENTS
-from app.api.openapi.document import data_paths
 from app.cli import COMMANDS
 from app.http.prefer import _KNOWN
-from app.http.problems import PROBLEM_TYPES
-from app.settings.access import AccessSettings
-from app.settings.main import (
-    CacheSettings,
-    HttpSettings,
-    JobSettings,
-    MediatorSettings,
-    SystemSettings,
-)
-from app.settings.telemetry import TelemetrySettings
-from app.telemetry.metrics import Metrics
 from benchmarks.harness.runner import available
 from benchmarks.readme import FIGURES, README
+from docs.facts import NO_PROSE, FactsTable, Row
 from docs.reference import generated
-from mediator.model.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
 from mediator.placement.scores import Kind
 from mediator.query.filter_parser import OPERATORS
 from mediator.query.parser import parse_query_document
 from mediator.schema import limits
-from mediator.schema.annotations import LEVELS, Capability, Metric, Statistic
+from mediator.schema.annotations import Statistic
 from mediator.schema.parse import RESERVED_CLASSES, SCHEMA, parse_schema
 from mediator.schema.tree import Mode
 from mediator.schema.types import FieldType
@@ -92,84 +77,6 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def setting_names() -> list[tuple[str, Any]]:
-    return [
-        (f"PORTOLAN_{name.upper()}", field.get_default(call_default_factory=True))
-        for model in (
-            AccessSettings,
-            HttpSettings,
-            MediatorSettings,
-            CacheSettings,
-            JobSettings,
-            TelemetrySettings,
-        )
-        for name, field in model.model_fields.items()
-    ]
-
-
-@pytest.mark.parametrize(("name", "default"), setting_names(), ids=str)
-def test_every_setting_has_its_row_with_its_default(name: str, default: Any) -> None:
-    told = row_of("settings.md", name)[1]
-    if default is None:
-        assert told == "none"
-    elif isinstance(default, str | Path):
-        assert told == f"`{default}`"
-    else:
-        assert json.loads(told.strip("`")) == default
-
-
-@pytest.mark.parametrize("name", SystemSettings.model_fields)
-def test_every_setting_of_a_system_has_its_row(name: str) -> None:
-    field = SystemSettings.model_fields[name]
-    told = row_of("settings.md", name)[1]
-    assert (told == "required") is field.is_required()
-    if isinstance(field.default, int | float):
-        assert float(told) == field.default
-
-
-@pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.slug)
-def test_every_problem_type_has_its_section(kind: Any) -> None:
-    assert f"\n### `{kind.slug}` · {kind.status}\n" in page("problems.md")
-
-
-def test_no_section_stands_for_a_problem_that_is_no_more() -> None:
-    told = set(re.findall(r"^### `([\w-]+)`", page("problems.md"), re.MULTILINE))
-    assert told == {kind.slug for kind in PROBLEM_TYPES}
-
-
-def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Kind and labels of every metric, by the name that is scraped."""
-    collectors = Metrics().registry._collector_to_names
-    return {
-        family.name + ("_total" if family.type == "counter" else ""): (
-            family.type,
-            tuple(getattr(collector, "_labelnames", ())),
-        )
-        for collector in collectors
-        for family in collector.collect()
-    }
-
-
-@pytest.mark.parametrize("name", metrics())
-def test_every_metric_has_its_row_with_kind_and_labels(name: str) -> None:
-    kind, labels = metrics()[name]
-    told = row_of("metrics.md", name)
-    assert told[1] == kind
-    assert tuple(re.findall(r"`(\w+)`", told[2])) == labels
-
-
-@pytest.mark.parametrize("path", data_paths())
-def test_every_data_route_has_its_row_with_its_methods(path: str) -> None:
-    told = rows("data-api.md")
-    start = next(index for index, row in enumerate(told) if row[0] == f"`{path}`")
-    methods = set(told[start][1].split(", "))
-    for row in told[start + 1 :]:
-        if row[0]:
-            break
-        methods |= set(row[1].split(", "))
-    assert methods == {m.upper() for m in data_paths()[path]} - {"PARAMETERS", "OPTIONS"}
-
-
 @pytest.mark.parametrize("name", [*COMPONENTS["headers"], *NAMED_HEADERS])
 def test_every_header_field_has_its_row(name: str) -> None:
     row_of("data-api.md", name, "## Header fields")
@@ -178,46 +85,6 @@ def test_every_header_field_has_its_row(name: str) -> None:
 @pytest.mark.parametrize("name", _KNOWN)
 def test_every_preference_is_explained(name: str) -> None:
     assert f"`{name}" in page("data-api.md")
-
-
-def admin_routes() -> list[str]:
-    control: Any = SimpleNamespace(readiness=None)
-    paths = create_admin_app(control, CollectorRegistry()).openapi()["paths"]
-    return [f"{m.upper()} {path}" for path, item in paths.items() for m in METHODS if m in item]
-
-
-@pytest.mark.parametrize("route", admin_routes())
-def test_every_admin_route_has_its_row(route: str) -> None:
-    row_of("admin-api.md", route)
-
-
-def test_no_row_stands_for_an_admin_route_that_is_no_more() -> None:
-    told = re.findall(
-        r"^\| `((?:GET|PUT|POST|PATCH|DELETE) \S+)`", page("admin-api.md"), re.MULTILINE
-    )
-    assert sorted(told) == sorted(admin_routes())
-
-
-@pytest.mark.parametrize("capability", Capability)
-def test_every_capability_has_its_row_with_the_levels_it_may_stand_at(
-    capability: Capability,
-) -> None:
-    told = row_of("schema.md", capability, "## Annotations")[1:4]
-    cells = zip(("field", "class", "database"), told, strict=True)
-    assert {level for level, cell in cells if cell == "yes"} == set(LEVELS[capability])
-
-
-@pytest.mark.parametrize("metric", Metric)
-def test_every_metric_of_annotations_has_its_row(metric: Metric) -> None:
-    good = "small" if metric.small_is_good else "large"
-    assert row_of("schema.md", metric)[2] == good
-
-
-@pytest.mark.parametrize("operator", Operator)
-def test_every_operator_has_its_row_with_its_types(operator: Operator) -> None:
-    told = row_of("schema.md", operator, "## Operators")[1]
-    types = set(FieldType) if told == "all" else {FieldType(t) for t in told.split(", ")}
-    assert types == APPLICABLE[operator]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -464,3 +331,17 @@ def test_pages_that_are_made_of_the_code_are_up_to_date() -> None:
 def test_every_benchmark_without_a_record_says_what_it_has_to_reach() -> None:
     told = {row[0].strip("`") for row in rows("benchmarks.md", "## Bars of those")[1:]}
     assert told == set(available()) - {file.stem for file in FIGURES.glob("*.json")}
+
+
+def test_a_table_of_facts_keeps_the_prose_of_its_page_and_nothing_else() -> None:
+    rows_ = [Row("`a`", ("1",), "from the code"), Row("`b`", ("2",), "from the code")]
+    table = FactsTable("page.md", "## Here", ("name", "default", "meaning"), rows_)
+    page_ = "## Here\n\n| name |\n|---|\n| `b` | 9 | by hand |\n| `gone` | 3 | |\n\nRest\n"
+    assert table.fill(page_) == (
+        "## Here\n\n| name | default | meaning |\n|---|---|---|\n"
+        "| `a` | 1 | from the code |\n| `b` | 2 | by hand |\n\nRest\n"
+    )
+
+
+def test_every_kind_of_problem_is_explained() -> None:
+    assert NO_PROSE not in page("problems.md")

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.api.models.changes import ChangesParameters
-from app.api.models.operations import parse_batch, parse_operation
-from app.api.models.transactions import parse_transaction
+from app.api.models.operations import parse_batch, parse_operation, parse_transaction
+from app.api.models.reads import ChangesParameters
 from app.api.openapi.components import parameters_of
 from app.http.problems import HttpError
 from app.http.validation import parse_parameters

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mediator.base.errors import NeedsScan
-from mediator.model.conjuncts import all_of, conjuncts, paths_of
 from mediator.model.evaluate import holds, lookup_of
 from mediator.model.filters import (
     ID,
@@ -25,6 +24,9 @@ from mediator.model.filters import (
     Not,
     Or,
     Path,
+    all_of,
+    conjuncts,
+    paths_of,
 )
 from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
 from mediator.query.explain import filter_document

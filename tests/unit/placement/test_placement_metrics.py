@@ -13,13 +13,15 @@ from mediator.base.observation import (
     RequestFinished,
     StoreCallFinished,
 )
-from mediator.placement.histogram import BUCKETS, bucket_of, percentile
 from mediator.placement.metrics_registry import History, MetricsRegistry
 from mediator.placement.series import (
     AVAILABILITY_HALF_LIFE_S,
+    BUCKETS,
     CAPACITY_HALF_LIFE_S,
     LATENCY_HALF_LIFE_S,
     SHOWN_HALF_LIFE_S,
+    bucket_of,
+    percentile,
 )
 from mediator.schema.annotations import Metric
 

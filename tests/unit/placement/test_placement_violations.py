@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from mediator.placement.candidates import Candidate
-from mediator.placement.moves import Move
-from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, differ, propose
+from mediator.placement.proposals import NOTHING_PROPOSED, Move, Proposals, differ, propose
 from mediator.placement.utility import INDEX_CAP
 from mediator.placement.violations import NO_VIOLATIONS, ViolationEvent, detect_violations
 from mediator.schema.annotations import Metric

@@ -21,8 +21,7 @@ from mediator.schema.annotations import (
     ViolationRule,
 )
 from mediator.schema.limits import CLASSES_PER_DATABASE, MAX_ERRORS
-from mediator.schema.parse import RESERVED_CLASSES, parse_schema
-from mediator.schema.render import schema_document
+from mediator.schema.parse import RESERVED_CLASSES, parse_schema, schema_document
 from mediator.schema.tree import MISSING, CachePolicy, DefaultSystem, Field, MaterialisedView, Mode
 from mediator.schema.types import FieldType
 

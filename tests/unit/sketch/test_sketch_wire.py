@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.api.models.sketch import ClientFilter as ClientFilterAnswer
+from app.api.models.reads import ClientFilter as ClientFilterAnswer
 from app.http.paths import parse_pairs
 from sketch.client.resources import QueryResult
 from sketch.filter.hashing import hash_words, positions

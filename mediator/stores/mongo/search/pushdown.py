@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from mediator.model.conjuncts import all_of, conjuncts
 from mediator.model.filters import (
     ID,
     Between,
@@ -15,6 +14,8 @@ from mediator.model.filters import (
     Like,
     Or,
     Path,
+    all_of,
+    conjuncts,
 )
 from mediator.model.patterns import tokens
 from mediator.model.query import OrderBy

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from asyncio import get_running_loop
 
-from mediator.model.conjuncts import conjuncts
 from mediator.model.filters import (
     ID,
     Compare,
     Comparison,
     Filter,
     In,
+    conjuncts,
 )
 from mediator.model.query import OrderBy
 from mediator.schema.tree import MISSING

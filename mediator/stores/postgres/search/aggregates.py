@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
-from mediator.model.average import average
+from mediator.model.evaluate import average
 from mediator.model.filters import ID, Filter, Path
 from mediator.model.query import Computation, Function
 from mediator.schema.scalars import canonical_decimal

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mediator.model.conjuncts import all_of, conjuncts
-from mediator.model.filters import ID, Filter
+from mediator.model.filters import ID, Filter, all_of, conjuncts
 from mediator.model.query import OrderBy
 from mediator.stores.port import Access, Fragment, Pushdown
 from mediator.stores.postgres.search.conditions import served

@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Final
 
-from mediator.model.conjuncts import all_of, conjuncts
-from mediator.model.filters import ID, Filter, Path
+from mediator.model.filters import ID, Filter, Path, all_of, conjuncts
 from mediator.model.query import OrderBy, Position
-from mediator.stores.port import Access, Pushdown, Read, SearchPage, SearchRequest, StoreRefused
-from mediator.stores.port.search import only_level
+from mediator.stores.port import (
+    Access,
+    Pushdown,
+    Read,
+    SearchPage,
+    SearchRequest,
+    StoreRefused,
+    only_level,
+)
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.layout import Layout
 from mediator.stores.redis.read import read_command, record_of_reply

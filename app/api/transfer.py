@@ -1,0 +1,244 @@
+"""``…/import`` and ``…/export`` of a class: NDJSON in and out, object by object, resumable.
+
+Each line of an import is put, so a line that comes again changes nothing. An import that broke off
+says how many lines are done; ``?skip=`` continues there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from app.api.creation import given_id, object_id
+from app.api.models.reads import ExportParameters, ImportParameters
+from app.api.options import DataOptions
+from app.api.resources import ClassResource, Selection
+from app.api.responses import JSON_TYPE, NO_STORE, document_of
+from app.api.routed_request import RoutedRequest
+from app.api.submission import Item, plan_or_refuse, submit_all
+from app.api.writes import PlannedOperation, WriteTarget, build_put
+from app.http.idempotency import Identity, OperationIds, fingerprint_of
+from app.http.jsonbody import LARGE_BODY, parse_json, require_object
+from app.http.message import Response, bounded, forbid_body, stream_body, too_large
+from app.http.negotiation import NDJSON
+from app.http.problems import HttpError, problem_of
+from app.http.validation import parse_parameters
+from mediator.access.metering import refusal
+from mediator.base.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
+from mediator.base.offload import offload
+from mediator.model.operations import ANYTHING, Outcome
+from mediator.model.query import Position, Query
+from mediator.query.execution import Answer
+from mediator.routing.freshness import WHOLE
+from mediator.schema.ids import check_id
+
+__all__ = ["Exports", "Imports", "Line", "split_lines"]
+
+_MOST_PROBLEMS: Final = 100
+_CHUNK_BYTES: Final = 4 * 2**20
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an import is."""
+
+    imported: int = 0
+    failed: int = 0
+    done: int = 0
+    problems: list[dict[str, Any]] = field(default_factory=list)
+
+    def fail(self, line: int, error: MediatorError | HttpError) -> None:
+        self.failed += 1
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append({"line": line, **problem_of(error).document()})
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "imported": self.imported,
+            "failed": self.failed,
+            "next": self.done,
+            "problems": self.problems,
+        }
+
+
+class Imports:
+    """Imports classes."""
+
+    def __init__(self, options: DataOptions, ids: OperationIds) -> None:
+        self._options = options
+        self._ids = ids
+
+    async def post(self, routed: RoutedRequest) -> Response:
+        """Put every line; a system that stops answering ends it with what is done so far."""
+        routed.media_type(NDJSON, "application/ndjson")
+        skip = parse_parameters(ImportParameters, routed.request.query).skip
+        identity = routed.identity(self._ids)
+        with self._ids.claim(identity):
+            progress = _Progress(done=skip)
+            routed.request.phases.end("parse")
+            async for chunk in self._chunks(routed, skip):
+                await self._put(routed, identity, chunk, progress)
+        routed.request.phases.end("store")
+        return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(progress.summary()))
+
+    async def _chunks(self, routed: RoutedRequest, skip: int) -> AsyncIterator[list[Line]]:
+        """Gather lines, bounded by number and by size."""
+        chunk: list[Line] = []
+        size = 0
+        lines = split_lines(stream_body(routed.request), self._line_limit(routed))
+        async for line in lines:
+            if line.number <= skip:
+                continue
+            chunk.append(line)
+            size += len(line.text or b"")
+            if len(chunk) >= self._options.chunk_lines or size >= _CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
+        if chunk:
+            yield chunk
+
+    def _line_limit(self, routed: RoutedRequest) -> int:
+        return bounded(routed.request, self._options.max_line_bytes)
+
+    async def _put(
+        self, routed: RoutedRequest, identity: Identity, chunk: list[Line], progress: _Progress
+    ) -> None:
+        is_large = sum(len(line.text or b"") for line in chunk) > LARGE_BODY
+        items = await offload(is_large, self._items, routed, identity, chunk)
+        answers = await submit_all(routed.plane, items)
+        for line, answer in zip(chunk, answers, strict=True):
+            if isinstance(answer, Unavailable | StorageFull):
+                # What follows in the chunk may be done already; putting it again is harmless.
+                answer.extra |= progress.summary()
+                raise answer
+            if isinstance(answer, Outcome):
+                progress.imported += 1
+            else:
+                progress.fail(line.number, answer)
+            progress.done = line.number
+        if routed.access.meter.is_over(perf_counter() - routed.request.phases.started):
+            raise _too_long(progress)
+
+    def _items(self, routed: RoutedRequest, identity: Identity, chunk: list[Line]) -> list[Item]:
+        return [plan_or_refuse(self._plan, routed, identity, line) for line in chunk]
+
+    def _plan(self, routed: RoutedRequest, identity: Identity, line: Line) -> PlannedOperation:
+        if line.text is None:
+            raise too_large(self._line_limit(routed), "line")
+        resource = routed.resource
+        document = require_object(parse_json(line.text))
+        id_ = given_id(document) or object_id(identity, resource.name, line.number)
+        operation = identity.operation(resource.name, id_, line.number)
+        fingerprint = None if identity.key is None else fingerprint_of(line.text)
+        selection = resource.full_selection
+        target = WriteTarget(resource, selection, id_, operation, ANYTHING, fingerprint)
+        target.owner = routed.owner
+        return build_put(target, document)
+
+
+def _too_long(progress: _Progress) -> TooManyRequests:
+    error = refusal("stream_seconds", "the import has taken too long; go on with the line `next`.")
+    error.extra |= progress.summary()
+    return error
+
+
+class Exports:
+    """Exports classes."""
+
+    def __init__(self, options: DataOptions) -> None:
+        self._size = options.chunk_lines
+
+    async def get(self, routed: RoutedRequest) -> Response:
+        """Stream every object beyond the id `after`."""
+        forbid_body(routed.request)
+        parameters = parse_parameters(ExportParameters, routed.request.query)
+        selection = routed.resource.select(parameters.fields)
+        after = None if parameters.after is None else check_id(parameters.after, "after")
+        routed.request.phases.end("parse")
+        # The first page is read before the status is sent, so that its errors can be answered.
+        first = await self._page(routed, selection, after)
+        routed.request.phases.end("store")
+        headers = [(b"content-type", NDJSON.encode()), NO_STORE]
+        return Response(200, headers, chunks=self._stream(routed, selection, first))
+
+    async def _page(self, routed: RoutedRequest, selection: Selection, after: str | None) -> Answer:
+        resource = routed.resource
+        query = Query(
+            resource.database,
+            resource.name,
+            after=None if after is None else Position((), after),
+            limit=self._size,
+            fields=selection.fields,
+        )
+        return await routed.plane.query(query, WHOLE)
+
+    async def _stream(
+        self, routed: RoutedRequest, selection: Selection, page: Answer
+    ) -> AsyncIterator[bytes]:
+        resource = routed.resource
+        while True:
+            if page.items:
+                yield _lines(resource, page)
+            if page.next is None:
+                return
+            page = await self._following(routed, selection, page.next.id)
+
+    async def _following(self, routed: RoutedRequest, selection: Selection, after: str) -> Answer:
+        """Read a page once the tenant has made good what it spent: a stream can wait."""
+        while True:
+            try:
+                return await self._page(routed, selection, after)
+            except TooManyRequests as error:
+                await asyncio.sleep(error.retry_after_s)
+
+
+def _lines(resource: ClassResource, page: Answer) -> bytes:
+    return b"".join(
+        orjson.dumps(
+            document_of(resource.codec, o.id, o.values or {}),
+            option=orjson.OPT_APPEND_NEWLINE,
+        )
+        for o in (item.outcome for item in page.items)
+    )
+
+
+class Line(NamedTuple):
+    """A line that is not blank.
+
+    Attributes:
+        number: Its number, from 1 on; blank lines count.
+        text: The line without its end; None if it was longer than allowed.
+    """
+
+    number: int
+    text: bytes | None
+
+
+async def split_lines(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[Line]:
+    """Split a stream at line feeds; lines beyond `longest` bytes are dropped as they come in."""
+    number, buffer, dropping = 1, bytearray(), False
+    async for piece in pieces:
+        *ended, rest = piece.split(b"\n")
+        for part in ended:
+            if line := _line(number, buffer, part, longest, dropping=dropping):
+                yield line
+            number, dropping = number + 1, False
+            buffer.clear()
+        dropping = dropping or len(buffer) + len(rest) > longest
+        buffer += b"" if dropping else rest
+    if last := _line(number, buffer, b"", longest, dropping=dropping):
+        yield last
+
+
+def _line(
+    number: int, buffer: bytearray, part: bytes, longest: int, *, dropping: bool
+) -> Line | None:
+    if dropping or len(buffer) + len(part) > longest:
+        return Line(number, None)
+    text = (bytes(buffer) + part).strip(b" \t\r")
+    return Line(number, text) if text else None

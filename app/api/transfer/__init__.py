@@ -1,1 +1,0 @@
-"""NDJSON into a class and out of it, line by line."""

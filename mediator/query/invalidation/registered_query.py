@@ -1,0 +1,241 @@
+"""Registered queries: whether a write may have changed their results, and what finding out costs.
+
+Objects are known in part: their filters follow Kleene's three-valued logic (as SQL's). The unit of
+costs is about a microsecond. They are counted, never measured: a write finds the same results
+whatever else the machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from mediator.model.effects import Effect, Image
+from mediator.model.evaluate import compile_filter, key_of
+from mediator.model.filters import ID, And, Contains, Filter, In, Like, Not, Or, Path, paths_of
+from mediator.model.patterns import Wildcard, tokens
+from mediator.model.query import Query
+
+__all__ = [
+    "MAX_MATCH_COST",
+    "Cost",
+    "MatchBudget",
+    "RegisteredQuery",
+    "ThreeValuedTest",
+    "Truth",
+    "compile_three_valued",
+    "cost_of",
+]
+
+
+class Truth(IntEnum):
+    """Whether something holds; in this order AND is the minimum and OR the maximum."""
+
+    FALSE = 0
+    UNKNOWN = 1
+    TRUE = 2
+
+
+ThreeValuedTest: TypeAlias = Callable[[Image], Truth]
+
+
+def compile_three_valued(filter_: Filter | None) -> ThreeValuedTest:
+    """Return what tells whether a filter holds for an object; None holds for all that are there."""
+    holds = _holds(filter_) if filter_ is not None else lambda _: Truth.TRUE
+
+    def test(image: Image) -> Truth:
+        truth = holds(image)
+        return truth if image.present else min(truth, Truth.UNKNOWN)
+
+    return test
+
+
+def _holds(filter_: Filter) -> ThreeValuedTest:
+    on_known, on_partial = compile_filter(filter_), _on_partial(filter_)
+    names = frozenset(path[0] for path in paths_of(filter_) if path != ID)
+
+    def holds(image: Image) -> Truth:
+        if names <= image.known:
+            return Truth.TRUE if on_known(image.lookup) else Truth.FALSE
+        return on_partial(image)
+
+    return holds
+
+
+def _on_partial(filter_: Filter) -> ThreeValuedTest:
+    """Return the test of a filter for objects of which it mentions unknown fields."""
+    match filter_:
+        case And(operands):
+            return _least([_holds(operand) for operand in operands])
+        case Or(operands):
+            return _most([_holds(operand) for operand in operands])
+        case Not(operand):
+            inner = _holds(operand)
+            return lambda image: Truth(Truth.TRUE - inner(image))
+        case _:
+            return lambda _: Truth.UNKNOWN
+
+
+def _least(tests: Sequence[ThreeValuedTest]) -> ThreeValuedTest:
+    return lambda image: min((test(image) for test in tests), default=Truth.TRUE)
+
+
+def _most(tests: Sequence[ThreeValuedTest]) -> ThreeValuedTest:
+    return lambda image: max((test(image) for test in tests), default=Truth.FALSE)
+
+
+MAX_MATCH_COST: Final = 10_000
+"""Units that matching one write may cost."""
+
+_PATTERN: Final = 50
+"""A pattern that is no longer cached is compiled first."""
+
+_STEP: Final = 5
+"""What searching takes: a pattern, for 1,000 characters and each of its wildcards; a list, for each
+element."""
+
+
+class MatchBudget:
+    """The cost that matching one write may have."""
+
+    def __init__(self, most: int = MAX_MATCH_COST) -> None:
+        self._left = most
+
+    def spend(self, units: int) -> bool:
+        """Take units; False if there are no longer as many."""
+        self._left -= units
+        return self._left >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What it costs to evaluate a filter.
+
+    Attributes:
+        fixed: Units for any object.
+        searched: Paths whose values are searched, with the units for 1,000 characters.
+    """
+
+    fixed: int
+    searched: tuple[tuple[Path, int], ...]
+
+    def of(self, image: Image | None) -> int:
+        """Return the units for one object."""
+        if image is None:
+            return 0
+        units = self.fixed
+        for path, per in self.searched:
+            units += _length(image, path) * per // 1_000
+        return units
+
+
+def _length(image: Image, path: Path) -> int:
+    value = image.lookup(path) if image.knows(path) else None
+    if isinstance(value, list):
+        return 1_000 * len(value)
+    return len(value) if isinstance(value, str) else 0
+
+
+def cost_of(filter_: Filter | None) -> Cost:
+    """Return what it costs to evaluate a filter."""
+    match filter_:
+        case None:
+            return Cost(1, ())
+        case And(operands) | Or(operands):
+            costs = [cost_of(operand) for operand in operands]
+            searched = tuple(each for cost in costs for each in cost.searched)
+            return Cost(1 + sum(cost.fixed for cost in costs), searched)
+        case Not(operand):
+            return cost_of(operand)
+        case Like(path, pattern):
+            wildcards = sum(isinstance(token, Wildcard) for token in tokens(pattern))
+            return Cost(_PATTERN, ((path, _STEP * (1 + wildcards)),))
+        case Contains(path):
+            return Cost(1, ((path, _STEP),))
+        case In(_, values):
+            return Cost(1 + len(values) // 100, ())
+    return Cost(1, ())
+
+
+@dataclass(frozen=True)
+class RegisteredQuery:
+    """A query without joins and aggregates, as far as it decides which writes change its result."""
+
+    query: Query
+
+    @cached_property
+    def test(self) -> ThreeValuedTest:
+        """Whether an object is found, at any position of the order."""
+        return compile_three_valued(self.query.filter)
+
+    @cached_property
+    def _filter_cost(self) -> Cost:
+        return cost_of(self.query.filter)
+
+    def cost(self, effect: Effect) -> int:
+        """Return the cost of matching a write with this query, in the units of `MatchBudget`."""
+        return self._filter_cost.of(effect.before) + self._filter_cost.of(effect.after)
+
+    @cached_property
+    def visible(self) -> AbstractSet[str] | None:
+        """Fields that decide what the result looks like, given what is in it; None: all."""
+        if self.query.fields is None:
+            return None
+        return {*self.query.fields, *(level.path[0] for level in self.query.order)}
+
+    @cached_property
+    def deciding(self) -> AbstractSet[str]:
+        """Fields that decide which objects are found."""
+        return frozenset(path[0] for path in paths_of(self.query.filter))
+
+    @cached_property
+    def fields(self) -> AbstractSet[str] | None:
+        """Fields that matter; None: all."""
+        return None if self.visible is None else self.visible | self.deciding
+
+    def changes(self, effect: Effect) -> bool:
+        """Whether a write may have changed the result.
+
+        Where objects that are found lie beyond the limit, or before the cursor, it did not; these
+        are not distinguished.
+        """
+        touched = effect.touched
+        if touched is not None and not _meet(touched, self.fields):
+            return False
+        is_visible = touched is None or _meet(touched, self.visible)
+        before = Truth.FALSE if effect.before is None else self.test(effect.before)
+        if is_visible and before is not Truth.FALSE:
+            return True
+        if touched is not None and self.deciding.isdisjoint(touched):
+            return False  # it is found as before
+        if self._looks_alike(effect.before, effect.after):
+            after = before
+        else:
+            after = Truth.FALSE if effect.after is None else self.test(effect.after)
+        if is_visible:
+            return after is not Truth.FALSE
+        return before is not after or before is Truth.UNKNOWN
+
+    def _looks_alike(self, before: Image | None, after: Image | None) -> bool:
+        """Whether nothing that decides has changed, so that one look is enough."""
+        if before is None or after is None or before.present is not after.present:
+            return False
+        names = self.deciding - {ID[0]}
+        return all(
+            name in before.known
+            and name in after.known
+            and _alike(before.values.get(name), after.values.get(name))
+            for name in names
+        )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return one is other or ((key := key_of(one)) is not None and key == key_of(other))
+
+
+def _meet(touched: AbstractSet[str], fields: AbstractSet[str] | None) -> bool:
+    return bool(touched) if fields is None else not fields.isdisjoint(touched)

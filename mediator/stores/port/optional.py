@@ -1,0 +1,218 @@
+"""Protocols that a store may offer: outboxes, write intents, copies, removal of what is expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+
+from mediator.base.immutable import immutable
+from mediator.model.change import Change
+from mediator.stores.port.records import Fragment, Record
+
+__all__ = [
+    "ChangeLog",
+    "FragmentOf",
+    "Lockable",
+    "LogEntry",
+    "Mirror",
+    "PendingChanges",
+    "Reapable",
+    "RecordKey",
+    "RecordState",
+    "UnrelayedChanges",
+    "is_lockable",
+    "is_surpassed",
+]
+
+FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
+"""Finds the fragment of a class (id of the database, class) on a store, if any."""
+
+
+@immutable
+class LogEntry:
+    """An entry of a change log: its position and its change; None if its class was dropped."""
+
+    position: str
+    change: Change | None
+
+
+@runtime_checkable
+class ChangeLog(Protocol):
+    """A store whose outbox is one log, or several: each in the order in which writes took effect.
+
+    Writes to one record are always in the same log. Entries stay for the relay to read again until
+    they are trimmed.
+    """
+
+    def logs(self) -> Sequence[str]:
+        """Name the logs."""
+
+    async def changes(
+        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> list[LogEntry]:
+        """Return up to `limit` changes beyond a position (None: from the oldest), oldest first.
+
+        A change is returned only when none can still appear before it.
+        """
+
+    async def oldest(self, log: str) -> str | None:
+        """Return the position of the oldest entry that is still there, or None."""
+
+    async def trim(self, log: str, upto: str, keep_s: float) -> int:
+        """Remove entries up to a position, but none younger than `keep_s`; return how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnrelayedChanges:
+    """Changes of one record that its store keeps until they are relayed.
+
+    Attributes:
+        fragment: The fragment.
+        id: The object's id.
+        changes: The changes in their order, those of one group with rising versions. The feed may
+            have the first of them, if a relay ended before it acknowledged them.
+        agrees: Whether the changes lead to the present values. If not, the last one was adapted,
+            and the record or a store has a defect.
+        receipt: What `PendingChanges.acknowledge` needs.
+    """
+
+    fragment: Fragment
+    id: str
+    changes: Sequence[Change]
+    agrees: bool
+    receipt: Any = field(repr=False, compare=False)
+
+
+@runtime_checkable
+class PendingChanges(Protocol):
+    """A store whose outboxes are in the records themselves.
+
+    No change is dropped: a record that has too many takes no more writes (`StoreBusy`). Changes are
+    removed from the front only, so those that are read are all that the feed may lack, in order.
+    """
+
+    @property
+    def sweep_every_s(self) -> float:
+        """How often `sweep` is worth its cost, in seconds."""
+
+    def take_written(self, limit: int) -> list[tuple[str, str, str]]:
+        """Take up to `limit` records that this process wrote: id of the database, class, id.
+
+        Each is returned once for all its writes so far. It is a hint only: `sweep` finds the writes
+        of other processes, and of this one before it ended.
+        """
+
+    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
+        """Read the changes of some records; records without any are left out.
+
+        Of a record with very many, the first are returned, and `take_written` returns it again.
+        """
+
+    async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
+        """Find up to `limit` records with changes, in the order of their ids."""
+
+    async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
+        """Remove changes that the feed has, unless another relay has done so."""
+
+
+RecordKey: TypeAlias = tuple[Fragment, str]
+"""A record: its fragment and the id of its object."""
+
+
+@immutable
+class RecordState:
+    """The state of a record, present or not.
+
+    Attributes:
+        creation_version: The record's creation version; None if it is absent.
+        versions: Versions by group, of a tombstone too.
+        intent: Its write intent; empty if none.
+    """
+
+    creation_version: int | None
+    versions: Mapping[str, int]
+    intent: str
+
+
+@runtime_checkable
+class Lockable(Protocol):
+    """A store whose records, absent ones too, can carry a write intent.
+
+    An intent is no write: it makes no version and no outbox entry. Writes compare it in the step in
+    which they take effect (`Write.intent`). It stays until it is removed, or until the write that
+    it announces removes it.
+
+    Keys of one call name different records. Each is treated atomically by itself.
+    """
+
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+        """Set an intent on each record that has none; the states show which one it has now."""
+
+    async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
+        """Remove an intent from the records that have this one.
+
+        `joint`: its write has happened, without touching these records; those that are present
+        record it as `Record.joint`.
+        """
+
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
+        """Return the states of records."""
+
+
+def is_lockable(store: object) -> TypeGuard[Lockable]:
+    """Whether a store is `Lockable`; cached by class, as by `is_queryable`."""
+    return issubclass(type(store), Lockable)
+
+
+@runtime_checkable
+class Mirror(Protocol):
+    """A store that can hold copies of records of other stores, with their versions.
+
+    Copying is no write: it makes no version and no outbox entry. A copy only ever becomes newer: in
+    every group of one generation (creation version), or of a later generation.
+    """
+
+    async def absorb(
+        self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
+    ) -> list[bool]:
+        """Replace copies by newer records, each whole and atomically.
+
+        `force` replaces newer copies too: to repair a copy that is ahead of its original, because
+        the store of the original has lost writes.
+
+        A record without a group of the fragment leaves it absent. Returns for each record whether
+        the copy is now at least as new in every group (or of a later generation, or removed
+        later). False: the copy is newer in one group and older in another; the caller reads again.
+        """
+
+    async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
+        """Remove the copies of objects, given by id and the highest version of their tombstone.
+
+        Copies of later generations stay. The removal is remembered for `RETENTION_S` at least, so
+        that a late copy of the deleted generation is refused.
+        """
+
+
+def is_surpassed(record: Record, held: Record | None) -> bool:
+    """Whether a record that did not replace its copy is no newer.
+
+    Args:
+        record: The record.
+        held: The live copy; None: it has been removed since.
+
+    Returns:
+        False if the copy is older in some group: then the groups were read at different times, and
+        the caller has to read again.
+    """
+    if held is None or held.creation_version != record.creation_version:
+        return True
+    return all(held.versions.get(group, 0) >= v for group, v in record.versions.items())
+
+
+@runtime_checkable
+class Reapable(Protocol):
+    """A store whose tombstones, remembered operations and outbox do not expire by themselves."""
+
+    async def reap(self, limit: int) -> int:
+        """Remove up to `limit` of those past their retention; return how many were removed."""

@@ -1,0 +1,117 @@
+"""Indexes on Redis: exact orders, kept up by every kind of write, filled when they are added."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.model.operators import Operator, OperatorCall
+from mediator.schema.tree import MISSING
+from mediator.stores.port import (
+    Fragment,
+    StoreRefused,
+    SystemConfig,
+    WriteKind,
+)
+from mediator.stores.redis import RedisStore
+from tests.conformance.redis.records import (
+    FLOATS,
+    INT64,
+    MANY,
+    Server,
+    apply,
+    keys_of,
+    put,
+    write,
+)
+
+INDEXED: dict[str, st.SearchStrategy[Any]] = {
+    "hits": INT64 | st.sampled_from([2**53 - 1, 2**53, 2**53 + 1, 2**53 + 2, -(2**53) - 1]),
+    "score": FLOATS,
+    "seen": st.datetimes(timezones=st.just(UTC)),
+    "price": st.decimals(allow_nan=False, allow_infinity=False, places=3)
+    | st.sampled_from([Decimal("1E+30"), Decimal("-1E-30"), Decimal(0), Decimal("0.10")]),
+    "name": st.text(alphabet=st.sampled_from("\0\1a\x7fé\uffff\U0001f600"), max_size=4),
+}
+
+
+def rank(value: Any) -> tuple[int, Any]:
+    if value is MISSING:
+        return (0, 0)
+    return (1, 0) if value is None else (2, value)
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@MANY
+@given(data=st.data())
+async def test_an_index_orders_exactly(
+    store: RedisStore, fragment: Fragment, name: str, data: st.DataObject
+) -> None:
+    any_value = st.just(MISSING) | st.none() | INDEXED[name]
+    values = data.draw(st.lists(any_value, min_size=5, max_size=15))
+    present = {f"é{number}": value for number, value in enumerate(values)}
+    await store.write(
+        [
+            put(fragment, id_, **({} if value is MISSING else {name: value}))
+            for id_, value in present.items()
+        ]
+    )
+    everything = {
+        record.id: record.values.get(name, MISSING)
+        for record in await store.scan(fragment, None, 1000)
+    }
+    expected = sorted(everything, key=lambda id_: (rank(everything[id_]), id_))
+    for descending in (False, True):
+        found: list[str] = []
+        after = None
+        while page := await store.ordered(
+            fragment, name, descending=descending, limit=7, after=after
+        ):
+            found += [record.id for record in page]
+            after = (page[-1].values.get(name, MISSING), page[-1].id)
+        assert found == (expected[::-1] if descending else expected)
+
+
+async def test_indexes_follow_every_kind_of_write(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    await store.write(
+        [
+            put(fragment, "a", hits=1, name="x"),
+            put(fragment, "b", hits=2),
+            put(fragment, "c", hits=3, score=0.5),
+            apply(fragment, "a", OperatorCall("hits", Operator.INC, 5)),
+            apply(fragment, "b", unset=("hits",), values={"name": None}),
+            put(fragment, "c", price=Decimal("1.5")),
+            put(fragment, "d", hits=9),
+            write(fragment, "d", WriteKind.DELETE),
+        ]
+    )
+    order = await store.ordered(fragment, "hits", descending=False, limit=10)
+    assert [record.id for record in order] == ["b", "c", "a"]
+    for name in INDEXED:
+        keys = await keys_of(server, config, f"{fragment.class_name}:i.{name}")
+        assert sum([await server.zcard(key) for key in keys]) == 3
+
+
+async def test_preparing_fills_a_new_index_and_removes_an_old_one(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    without = replace(
+        fragment, fields={n: replace(f, index=False) for n, f in fragment.fields.items()}
+    )
+    await store.prepare(without)
+    await store.write([put(without, f"{n}", hits=-n) for n in range(1000)])
+    assert await keys_of(server, config, f"{fragment.class_name}:i.") == []
+    with pytest.raises(StoreRefused):
+        await store.ordered(without, "hits", descending=False, limit=1)
+    for _ in range(2):
+        await store.prepare(fragment, without)
+        found = await store.ordered(fragment, "hits", descending=False, limit=1000, fields=())
+        assert [int(record.id) for record in found] == list(range(999, -1, -1))

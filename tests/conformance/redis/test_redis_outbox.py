@@ -1,0 +1,91 @@
+"""Entries of the outbox on Redis: one for each group, and alike from both scripts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mediator.model.operators import Operator, OperatorCall
+from mediator.stores.port import (
+    Fragment,
+    Status,
+    SystemConfig,
+    WriteKind,
+)
+from mediator.stores.redis import RedisStore
+from mediator.stores.redis.layout import Layouts
+from tests.conformance.redis.records import (
+    GROUPS,
+    Server,
+    apply,
+    only,
+    outbox,
+    put,
+    write,
+)
+
+
+async def test_every_group_written_has_its_outbox_entry(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    created = await only(store, put(fragment, "a", name="x", log=[1], hits=None))
+    call = OperatorCall("log", Operator.PUSH, 22)
+    updated = await only(store, apply(fragment, "a", call, unset=("hits",), operation="op/1"))
+    refused = await only(store, write(fragment, "a", WriteKind.CREATE))
+    assert refused.status is Status.EXISTS
+    deleted = await only(store, write(fragment, "a", WriteKind.DELETE))
+    entries = await outbox(server, config, fragment)
+    assert [f[b"what"].decode().split("/")[2:] for f in entries] == [
+        [group, kind] for kind in ("replace", "update", "delete") for group in ("main", "hits")
+    ]
+    main, hits = entries[2:4]
+    assert main[b"what"].decode() == f"db/{fragment.class_name}/main/update"
+    assert (main[b"operation"], main[b"object"]) == (b"op/1", b"a")
+    assert (main[b"-log"], main[b"+log"]) == (b"L1:1", b"L1:12:22")
+    assert (hits[b"-hits"], hits.get(b"+hits")) == (b"n", None)
+    summary = [int(fields[b"version"]) for fields in entries]
+    assert summary == [r.versions[g] for r in (created, updated, deleted) for g in GROUPS]
+
+
+async def test_both_scripts_write_the_same_outbox_entry(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    for id_, hits in (("a", 1), ("b", None)):
+        await only(store, put(fragment, id_, name="x", hits=hits))
+        sum_ = OperatorCall("hits", Operator.INC, 22)
+        plain = apply(fragment, id_, sum_, values={"name": "y"})
+        await only(store, plain)
+        await only(store, put(fragment, id_, name="x", hits=hits))
+        await only(store, replace(plain, remember="print", operation="op/2"))
+    entries = await outbox(server, config, fragment)
+    updates = [f for f in entries if f[b"what"].endswith(b"/update")]
+    for f in updates:
+        for varying in (b"operation", b"version"):
+            f.pop(varying)
+    assert len(updates) == 8
+    assert updates[0:2] == updates[2:4]
+    assert updates[4:6] == updates[6:8]
+
+
+async def test_updates_in_one_call_trim_the_outbox_and_keep_their_order(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    await store.write([put(fragment, f"{n}", hits=n) for n in range(40)])
+    async with server.monitor() as monitor:
+        hit = OperatorCall("hits", Operator.INC, 22)
+        calls = [apply(fragment, f"{n}", hit, groups=("hits",)) for n in range(40)]
+        await store.write(calls)
+        await server.echo("done")
+        trimmed, added = 0, []
+        async for summary in monitor.listen():
+            words = summary["command"].split(" ")
+            if words[0] == "ECHO":
+                break
+            if words[0] == "XADD":
+                trimmed += words[2] == "MAXLEN"
+                added.append(words[words.index("operation") + 1])
+    assert trimmed == config.partitions
+    assert sorted(added) == sorted(call.operation for call in calls)
+    for partition in range(config.partitions):
+        at = Layouts(config).of(fragment).partition
+        own = [call.operation for call in calls if at(call.id) == partition]
+        assert [operation for operation in added if operation in own] == own

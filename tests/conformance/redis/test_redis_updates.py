@@ -1,0 +1,212 @@
+"""Updates on Redis: the script for updates alone has the same effects as the general one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mediator.model.operators import Operator, OperatorCall
+from mediator.schema.tree import MISSING
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Status,
+    SystemConfig,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+from mediator.stores.redis import RedisStore
+from mediator.stores.redis.layout import Layouts
+from tests.conformance.redis.records import (
+    GROUPS,
+    Opened,
+    Server,
+    apply,
+    keys_of,
+    only,
+    outbox,
+    put,
+    write,
+)
+
+STORED: list[Any] = [MISSING, None, 0, 7, -3, 10**15, 2**53 + 1, 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize("argument", [0, 22, -9, 10**16, None])
+async def test_an_update_by_itself_does_what_the_other_script_does(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig, argument: Any
+) -> None:
+    """One change of one group takes a way of its own; None sets the field, others add to it."""
+    for number, hits in enumerate(STORED):
+        summary = []
+        for way, remember in (("alone", None), ("other", "print")):
+            id_ = f"{way}{number}"
+            await only(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
+            what: dict[str, Any] = {"groups": ("hits",), "remember": remember}
+            if argument is None:
+                what["values"] = {"hits": 5}
+            else:
+                what["operators"] = (OperatorCall("hits", Operator.INC, argument),)
+                what["returning"] = ("hits",)
+            result = await only(store, write(fragment, id_, WriteKind.UPDATE, **what))
+            (record,) = await store.read([Read(fragment, id_)])
+            assert record is not None
+            if result.status is Status.APPLIED:
+                assert dict(record.versions) == dict(result.versions)
+                assert record.versions["hits"] > record.versions["main"]
+            summary.append((result.status, result.values, result.failure, record.values))
+        assert summary[0] == summary[1], hits
+    order = await store.ordered(fragment, "hits", descending=False, limit=100)
+    found = {way: [r.id[5:] for r in order if r.id.startswith(way)] for way in ("alone", "other")}
+    assert found["alone"] == found["other"]
+    assert len(found["alone"]) == len(STORED)
+    entries = [f for f in await outbox(server, config, fragment) if f[b"what"].endswith(b"/update")]
+    of_way: dict[bytes, list[Any]] = {b"alone": [], b"other": []}
+    for entry in entries:
+        for varying in (b"operation", b"version"):
+            entry.pop(varying)
+        of_way[entry[b"object"][:5]].append({**entry, b"object": entry[b"object"][5:]})
+    key = [sorted(of_way[way], key=lambda entry: entry[b"object"]) for way in of_way]
+    assert key[0] == key[1]
+    assert key[0]
+
+
+AHEAD = 4_000_000_000_000_000
+KINDS: list[Any] = [
+    5,
+    *STORED,
+    "locked",
+    "absent",
+    "uncreated",
+    "new group",
+    "ahead",
+    "fenced",
+    12,
+]
+FORMS: dict[str, dict[str, Any]] = {
+    "sum": {"operators": (OperatorCall("hits", Operator.INC, 22),), "returning": ("hits",)},
+    "difference": {"operators": (OperatorCall("hits", Operator.INC, -9),), "returning": ("hits",)},
+    "large sum": {"operators": (OperatorCall("hits", Operator.INC, 10**16),)},
+    "value": {"values": {"hits": 5}},
+    "null": {"values": {"hits": None}},
+    "two changes": {
+        "operators": (OperatorCall("hits", Operator.INC, 1),),
+        "values": {"score": 0.5},
+        "returning": ("hits",),
+    },
+    "two groups": {"values": {"hits": 5}, "groups": tuple(GROUPS)},
+}
+
+
+@pytest.mark.parametrize("token", ["", "unfenced", "fenced"])
+@pytest.mark.parametrize("form", FORMS)
+async def test_updates_in_one_call_do_what_the_other_script_does(
+    opened: Opened, fragment: Fragment, server: Server, config: SystemConfig, form: str, token: str
+) -> None:
+    """Rows go one way until one takes more, whatever that is, and from there on another one."""
+    store = await opened(partitions=1)
+    await store.prepare(fragment)
+    prefix = Layouts(replace(config, partitions=1)).of(fragment).prefixes[0]
+    numbers = range(len(KINDS))
+    for special in numbers:
+        order = [0, special, 0, special, *numbers[1:]]
+        summary: list[Any] = []
+        for way, remember in (("quick", None), ("other", "print")):
+            ids = [f"{way}.{special}.{number}" for number in numbers]
+            await prepare_kinds(store, fragment, server, prefix, ids)
+            what = {"groups": ("hits",), "remember": remember, **FORMS[form]}
+            results = await store.write(
+                [write(fragment, ids[number], WriteKind.UPDATE, **what) for number in order], token
+            )
+            records = await store.read([Read(fragment, id_) for id_ in ids])
+            check_versions(order, results, [r.versions if r else {} for r in records])
+            answers = [(r.status, r.values, r.failure, r.intent) for r in results]
+            summary.append((answers, [r and r.values for r in records]))
+        assert summary[0] == summary[1], KINDS[special]
+    listed = await store.ordered(fragment, "hits", descending=False, limit=10_000)
+    quick, other = of_ways([(record.id, record.values.get("hits")) for record in listed])
+    assert quick == other
+    entries = [f for f in await outbox(server, config, fragment) if f[b"what"].endswith(b"/update")]
+    quick, other = of_ways([(f[b"object"].decode(), lasting(f)) for f in entries])
+    assert quick == other
+
+
+async def prepare_kinds(
+    store: RedisStore, fragment: Fragment, server: Server, prefix: str, ids: list[str]
+) -> None:
+    """Put a record of each kind."""
+    for kind, id_ in zip(KINDS, ids, strict=True):
+        if kind == "absent":
+            continue
+        hits = 7 if isinstance(kind, str) else kind
+        await only(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
+        if kind == "locked":
+            await server.hset(f"{prefix}r:{id_}", "!m", "some intent")
+        elif kind == "uncreated":
+            await server.hdel(f"{prefix}r:{id_}", "!b")
+        elif kind == "new group":
+            await server.hdel(f"{prefix}r:{id_}", "@main")
+        elif kind == "ahead":
+            await server.hset(f"{prefix}r:{id_}", "@hits", AHEAD)
+        elif kind == "fenced":
+            await store.fence(fragment, id_, "fenced")
+
+
+def check_versions(
+    order: list[int], results: list[WriteResult], versions: list[Mapping[str, int]]
+) -> None:
+    """Each write has a version above that of the one before, and reads return the last one."""
+    for number, last in enumerate(versions):
+        own = [r for n, r in zip(order, results, strict=True) if n == number]
+        if {r.status for r in own} == {Status.APPLIED}:
+            of_hits = [r.versions["hits"] for r in own]
+            assert of_hits == sorted({*of_hits})
+            assert own[-1].versions == last
+            assert (of_hits[0] > AHEAD) is (KINDS[number] == "ahead")
+
+
+def of_ways(summary: list[tuple[str, Any]]) -> list[list[Any]]:
+    """What is known of the ids that begin with each way, in its order."""
+    pairs = [(id_.partition("."), what) for id_, what in summary]
+    return [[(id_, what) for (w, _, id_), what in pairs if w == way] for way in ("quick", "other")]
+
+
+def lasting(entry: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """What is the same in every entry of an update: the time is there if the version is ahead."""
+    varying = {b"object", b"operation", b"version", b"time"}
+    return {name: text for name, text in entry.items() if name not in varying}
+
+
+async def test_an_update_by_itself_is_kept_from_what_is_locked_missing_or_ahead_of_the_clock(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    hit = OperatorCall("hits", Operator.INC, 1)
+
+    def update(id_: str) -> Write:
+        return apply(fragment, id_, hit, groups=("hits",), returning=("hits",))
+
+    assert (await only(store, update("absent"))).status is Status.MISSING
+    await only(store, put(fragment, "a", hits=1))
+    (key,) = await keys_of(server, config, f"{fragment.class_name}:r:a")
+    await server.hset(key, "!m", "some intent")
+    assert (await only(store, update("a"))).status is Status.LOCKED
+    await server.hdel(key, "!m")
+    assert (await only(store, update("a"))).values == {"hits": 2}
+    await server.hset(key, "@hits", AHEAD)
+    result = await only(store, update("a"))
+    assert (result.status, result.versions["hits"]) == (Status.APPLIED, AHEAD + 1)
+
+
+async def test_a_group_that_came_later_has_no_version(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    await only(store, put(fragment, "a", hits=1))
+    (key,) = await keys_of(server, config, f"{fragment.class_name}:r:a")
+    await server.hdel(key, "@main")
+    hit = OperatorCall("hits", Operator.INC, 1)
+    result = await only(store, apply(fragment, "a", hit, groups=("hits",), returning=("hits",)))
+    assert (result.values, set(result.versions)) == ({"hits": 2}, {"hits"})
