@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mediator.base.cancellation import end
+from mediator.base.concurrency import end
 from tests.process.changes.writers.replicas import Bench, Fate, History
 
 
