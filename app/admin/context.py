@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from app.admin.api.health import Refresh
-from app.admin.lifecycle import Lifecycle
+from app.admin.api.health import Lifecycle, Refresh
 from app.coherence.caches import Caches
 from app.http.message import Receive, Scope, Send
 from app.security.security import Security
@@ -31,7 +30,7 @@ class AdminContext:
         lifecycle: Whether the process has started, and whether it drains.
         refresh: Looks up the metrics that no event carries, before ``/metrics`` shows them.
         security: Authenticates requests; None: nobody is authenticated.
-        data: The data API, which pages ask inside the process; None: they show no data and no jobs.
+        data: The data API, which pages call in the process; None: they show no data and no jobs.
         recent_events: The latest events; None: none are kept.
         integrity: Finds writes that bypassed us.
         only_loopback: Whether requests must be addressed to this machine by a name of its own.

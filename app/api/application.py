@@ -54,10 +54,8 @@ def create_app() -> FastAPI:
 class DataApp:
     """Sends data requests past the framework, straight to the data API.
 
-    Args:
-        data: The data API.
-        authoriser: Authorises requests; None: nobody is authenticated. The documents of the API
-            name no database, but they need a key as everything does.
+    The documents of the API name no database, but they need a key as everything does, where there
+    is an authoriser.
     """
 
     def __init__(self, data: DataApi, authoriser: RequestAuthoriser | None = None) -> None:

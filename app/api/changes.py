@@ -38,7 +38,7 @@ _POLL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Subscriber:
-    """What a request asks for."""
+    """Who follows which changes, from where."""
 
     directory: Directory
     access: Access
@@ -52,10 +52,9 @@ class _Subscriber:
     async def shown(
         self, events: Sequence[tuple[Event, FeedPosition]]
     ) -> list[tuple[Event, FeedPosition]]:
-        """Return those of some events that the request asks for and may see.
+        """Return those of some events that are requested and may be seen.
 
-        Raises:
-            Unavailable: It cannot be found out whether a class is there.
+        Raises `Unavailable` if it cannot be found out whether a class is there.
         """
         names = {event.class_name for event, _ in events}
         if self.class_name is not None:
@@ -80,12 +79,7 @@ class _Subscriber:
 
 
 class Changes:
-    """Lets clients follow the feed.
-
-    Args:
-        directory: Finds databases and classes.
-        subscriptions: Follows feeds; None: there are none.
-    """
+    """Lets clients follow the feed, if there are `subscriptions`."""
 
     def __init__(self, directory: Directory, subscriptions: Subscriptions | None) -> None:
         self._directory = directory
@@ -95,7 +89,7 @@ class Changes:
         """Answer with events for as long as the client stays, or with what there is."""
         forbid_body(routed.request)
         parameters = parse_parameters(ChangesParameters, routed.request.query)
-        # The feed tells what was, and not only what is: that a class is public is not enough.
+        # The feed shows what was, and not only what is: that a class is public is not enough.
         routed.access.require(Scope.READ, routed.database, parameters.class_name, by_anybody=False)
         for name in self._classes_of(routed, parameters.class_name):
             routed.access.require_changes(routed.database, name)
@@ -105,7 +99,7 @@ class Changes:
             raise Unavailable(detail, system="coordination", retry_after_s=60)
         subscriber = await self._subscriber(routed, parameters, subscriptions)
         routed.request.phases.end("parse")
-        # A position that is gone, or a feed that does not answer, is told before the status is.
+        # A position that is gone, or a feed without an answer, is noticed before a status is sent.
         subscription = await subscriptions.open(subscriber.database_id, subscriber.position)
         accept = routed.request.headers.get(b"accept", "")
         if asks_for(accept, EVENT_STREAM):
@@ -181,7 +175,7 @@ async def _events(
     try:
         # So that a client that loses the connection before any change resumes from here.
         yield _position_event(subscription)
-        # Who follows a database that was dropped comes again, and is told.
+        # A client of a database that was dropped comes again, and gets a problem.
         while routed.database_id == subscriber.database_id and not (
             gone.done() or subscription.ended
         ):
@@ -192,7 +186,7 @@ async def _events(
                 yield chunk
                 sent_s = monotonic()
     except (PositionGone, Unavailable):
-        return  # the client comes again, from what it has seen, and is told
+        return  # the client comes again, from what it has seen, and gets a problem
     finally:
         gone.cancel()
         subscriptions.close(subscription)
@@ -211,5 +205,5 @@ async def _next_events(subscription: Subscription, subscriber: _Subscriber) -> b
 
 
 def _position_event(subscription: Subscription) -> bytes:
-    """Tell the position without an event (HTML, section 9.2.6: no data, no event)."""
+    """Send the position without an event (HTML, section 9.2.6: no data, no event)."""
     return b"id: %b\n\n" % subscription.position.text.encode()

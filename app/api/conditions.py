@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from app.api.resources import Selection
 from app.api.routed_request import RoutedRequest
-from app.http.etags import format_tag
-from app.http.preconditions import Preconditions, Tags, binding_versions
+from app.http.preconditions import Preconditions, Tags, binding_versions, format_tag
 from mediator.base.errors import NotFound, PreconditionFailed
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import ANYTHING, Condition, Get
@@ -48,11 +47,7 @@ async def condition_of(
 
 
 def if_match_condition(match: Tags, selection: Selection) -> Condition:
-    """Bind a write to the groups of its own resource.
-
-    Raises:
-        PreconditionFailed: No tag can belong to this resource (weak, foreign, another schema).
-    """
+    """Bind a write to the groups of its own resource; raises `PreconditionFailed` if no tag can."""
     if match.any:
         return Condition(present=True)
     versions = binding_versions(match, selection.groups, selection.schema_version)

@@ -95,11 +95,7 @@ def _plan(
 
 
 def given_id(body: dict[str, Any]) -> str | None:
-    """Return the id that an object carries, if any.
-
-    Raises:
-        Invalid: It cannot be an id.
-    """
+    """Return the id that an object carries, if any; raises `Invalid` if it cannot be one."""
     if "id" not in body:
         return None
     if not isinstance(body["id"], str):

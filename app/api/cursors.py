@@ -22,11 +22,7 @@ _LONGEST = 16_384
 
 
 class Cursors:
-    """Seals and opens cursors.
-
-    Args:
-        key: The secret; any length.
-    """
+    """Seals and opens cursors by a secret of any length."""
 
     def __init__(self, key: bytes) -> None:
         self._key = sha256(key).digest()

@@ -31,11 +31,7 @@ def position_of(planned: PlannedOperation, outcome: Outcome) -> str:
 
 
 def seen_at(position: str, database: str) -> Mapping[tuple[str, str], Mapping[str, int]]:
-    """Return the versions that a position names, by class and id.
-
-    Raises:
-        HttpError: It is no position of this database.
-    """
+    """Return the versions that a position of this database names, by class and id."""
     try:
         text = urlsafe_b64decode(position + "=" * (-len(position) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError):

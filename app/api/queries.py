@@ -113,14 +113,10 @@ class Queries:
         parse: Callable[[], Any],
         reader: Callable[..., ParsedQuery],
     ) -> ParsedQuery:
-        """Read a query; the same few are asked again and again, until the schema changes.
+        """Read a query; the same few come again and again, until the schema changes.
 
-        Args:
-            routed: The request.
-            key_parts: What was sent, as it was sent: equal key_parts are one query.
-            length: Of what was sent (bytes); long ones are not remembered.
-            parse: Returns what the reader takes.
-            reader: Reads it.
+        What was sent, as it was sent, is the key of a query; one of too great
+        a `length` is not kept.
         """
         resource, model = routed.resource, routed.plane.model
         if self._known_by is not model or len(self._known) >= _MOST_CACHED:
@@ -148,7 +144,7 @@ class Queries:
         resource = routed.resource
         for join in read.query.joins:
             routed.access.require(Scope.READ, resource.database, join.class_name)
-        if read.explain:  # it tells how much of others' there is
+        if read.explain:  # it shows how much of others' there is
             routed.access.require_all(resource.database, resource.name)
         query = read.query
         if read.after is not None:
@@ -249,7 +245,7 @@ def _represented(
 ) -> Response:
     """Answer a query; its tag is a digest of what it shows.
 
-    What was asked by POST has none: no cache keeps it, so nobody revalidates it.
+    The answer to a POST has none: no cache keeps it, so nobody revalidates it.
     """
     headers: Headers = [*cache_headers]
     add_freshness(headers, freshness)

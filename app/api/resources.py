@@ -68,11 +68,7 @@ class ClassResource:
         self._updates: dict[bytes, FieldChanges] = {}
 
     def select(self, fields: str | None) -> Selection:
-        """Find the selection of a ``fields`` parameter; the whole object if there is none.
-
-        Raises:
-            Invalid: A name is no field.
-        """
+        """Find the selection of a ``fields`` parameter; the whole object if there is none."""
         if fields is None:
             return self.full_selection
         return self._selections.get(fields) or self._select(fields)
@@ -95,11 +91,7 @@ class ClassResource:
         return self._selections.setdefault(fields, Selection(selected, groups, version))
 
     def parse_update(self, body: Any, pointer: str) -> FieldChanges:
-        """Read an operator patch: most equal an earlier one, such as those that count.
-
-        Raises:
-            Invalid: It is none of the class's.
-        """
+        """Read an operator patch: most equal an earlier one, such as those that count."""
         encoded = orjson.dumps(body)
         changes = self._updates.get(encoded)
         if changes is None:
@@ -140,12 +132,7 @@ class Directory:
         return resource
 
     async def find(self, database: str, name: str) -> ClassResource:
-        """Find a class, also one that only a newer routing model has.
-
-        Raises:
-            NotFound: It is not there.
-            AdvisoryOnly: Its database holds no data.
-        """
+        """Find a class, also one that only a newer routing model has; or raise `NotFound`."""
         resource = self.present(database, name)
         if resource is not None:
             return resource
@@ -163,11 +150,7 @@ class Directory:
                 await self._plane.route(database, missing[0])
 
     async def database(self, name: str) -> DatabaseRoute:
-        """Find a database.
-
-        Raises:
-            NotFound: It is not there.
-        """
+        """Find a database, also one that only a newer routing model has; or raise `NotFound`."""
         if name not in self._plane.model.databases:
             with suppress(NotFound):  # which is said only after a look for a newer model
                 await self._plane.route(name, "")

@@ -13,9 +13,9 @@ from app.api.resources import Selection
 from app.api.routed_request import RoutedRequest
 from app.api.writes import PlannedOperation
 from app.http.caching import NO_STORE
-from app.http.etags import format_tag
 from app.http.message import Header, Headers, Response
 from app.http.negotiation import JSON
+from app.http.preconditions import format_tag
 from app.http.prefer import Preferences
 from app.http.problems import PROBLEM_JSON, problem_of
 from mediator.base.errors import NotFound
@@ -46,7 +46,7 @@ _ESCAPED_IDS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65x
 
 
 def tag_of(selection: Selection, outcome: Outcome) -> str | None:
-    """Return the strong tag of a resource; None if a write did not learn all of its versions."""
+    """Return the strong tag of a resource; None if a write does not know all of its versions."""
     versions = outcome.versions
     for group in selection.groups:
         if group not in versions:
@@ -65,7 +65,7 @@ def represent(planned: PlannedOperation, outcome: Outcome) -> dict[str, Any]:
     """Return the JSON form of what an operation shows: its resource, or the fields it touched.
 
     Fields follow by their names. Stores and replicas each have an order of their own, and a strong
-    tag promises the same bytes whoever answers (RFC 9110, section 8.8.1).
+    tag promises the same bytes from all of them (RFC 9110, section 8.8.1).
     """
     operation = planned.operation
     values = outcome.values or {}
@@ -90,13 +90,9 @@ def answer_read(
     outcome: Outcome,
     cache_headers: Sequence[Header] = (REVALIDATE,),
 ) -> Response:
-    """Answer a GET or HEAD: 200, or 304 with the fields that RFC 9110 (15.4.5) asks for.
+    """Answer a GET or HEAD: 200, or 304 with the fields of RFC 9110, 15.4.5.
 
-    Args:
-        routed: The request.
-        planned: What it asked for.
-        outcome: What was read.
-        cache_headers: Who may keep the answer; an answer of a view never is kept, as it has an age.
+    The cache headers say who may keep it; an answer of a view never is kept, as it has an age.
     """
     selection = planned.selection
     tag = format_tag(selection.schema_version, selection.groups, outcome.versions)
@@ -116,11 +112,6 @@ def answer_absence(
     """Answer a GET or HEAD of what is not there: it may be kept like what is (RFC 9110, 15.5.5).
 
     It has no tag: a condition on one would not be looked at anyway (RFC 9110, 13.2.1).
-
-    Args:
-        routed: The request.
-        error: What the systems said, of which the sketch was asked before.
-        cache_headers: Who may keep the answer.
     """
     problem = problem_of(error)
     headers = [(b"content-type", PROBLEM_JSON.encode()), *cache_headers]

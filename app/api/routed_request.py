@@ -75,17 +75,12 @@ class RoutedRequest:
     """A request, the route it goes to, and what is known of both: all that a handler gets.
 
     It is made before its route is found, as the answer to a request without one is counted, shared
-    across origins and logged alike.
+    across origins and logged alike: until then its route is `UNROUTED`, and its address empty.
 
     Attributes:
-        request: What came in.
-        route: Where it goes; `UNROUTED` until that is known.
-        database: The database that is addressed; empty until that is known.
-        class_name: The class that is addressed, if the route names one.
         id: The object, or the run, that is addressed, if the route names one.
         access: What the sender may do.
         owner: The subject whose objects of the class alone are there; None: everybody's.
-        preferences: What the client would like (RFC 7240).
     """
 
     __slots__ = (
@@ -124,23 +119,19 @@ class RoutedRequest:
         self.route, self.database, self.class_name, self.id = address
 
     def read_preferences(self) -> None:
-        """Read the Prefer field.
-
-        Raises:
-            HttpError: A preference is to be handled strictly, and cannot be.
-        """
+        """Read the Prefer field."""
         field = self.request.headers.get(b"prefer")
         if field is not None:
             self.preferences = parse_prefer(field)
 
     @property
     def database_id(self) -> str:
-        """What tells the database from earlier ones of its name; the name, if it is unknown."""
+        """The id of the database, unlike that of earlier ones of its name; the name if unknown."""
         found = self.plane.model.databases.get(self.database)
         return found.id if found else self.database
 
     def preference(self) -> ReadPreference:
-        """Return what is asked of the freshness of a read."""
+        """Return what a read requires of freshness."""
         preferences = self.preferences
         if (
             preferences.consistency is None
@@ -160,11 +151,7 @@ class RoutedRequest:
         return self.resource.select(parse_query(query, FIELDS).get("fields"))
 
     def reading(self) -> tuple[Selection, int | None]:
-        """Return what a read shows, and how long caches may keep it if its answer is to be dated.
-
-        Raises:
-            HttpError: The time is no number of seconds that is allowed.
-        """
+        """Return what a read shows, and for how long caches may keep an answer that is dated."""
         query = self.request.query
         if not query:
             return self.resource.full_selection, None
@@ -186,11 +173,7 @@ class RoutedRequest:
         )
 
     def media_type(self, *allowed: str) -> str:
-        """Return the media type of the body.
-
-        Raises:
-            HttpError: It is none of those allowed, which the answer names (RFC 9110, 15.5.16).
-        """
+        """Return the type of the body, or refuse it with those allowed (RFC 9110, 15.5.16)."""
         given = self.request.headers.get(b"content-type", "")
         type_ = media_type(given)
         if type_ in allowed:
@@ -206,7 +189,7 @@ class RoutedRequest:
         )
 
     def identity(self, ids: OperationIds, body: bytes = b"") -> Identity:
-        """Tell this request from all others, by its Idempotency-Key if it has one."""
+        """Identify this request, by its Idempotency-Key if it has one."""
         headers = self.request.headers
         key = headers.get(b"idempotency-key")
         if key is None:

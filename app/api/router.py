@@ -59,16 +59,11 @@ Validity: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 class DataApi:
-    """The data API.
+    """The data API; the parts that are None are not there, as `Table` says.
 
     Args:
         plane: Does the operations.
-        options: Bounds and keys.
-        observe: Is told of every request that was answered.
-        subscriptions: Lets clients follow the change feed; None: there is no feed.
-        caches: What keeps caches coherent; None: nothing may be cached.
-        transact: Carries out transactions; None: there are none.
-        job_backend: What jobs need; None: there are none.
+        observe: Gets each request that was answered.
         authoriser: Authorises requests; None: nobody is authenticated, and everything is allowed.
     """
 
@@ -179,7 +174,7 @@ class DataApi:
         database, name = routed.database, routed.class_name
         resource = self._directory.present(database, name)
         if resource is None:
-            # Whoever may not ask for it must not make us look for a newer routing model.
+            # A sender without the permission must not make us look for a newer routing model.
             routed.access.require(scope, database, name)
             resource = await self._directory.find(database, name)
         granted = routed.access.enter_class(scope, database, name, resource.route)
@@ -188,7 +183,7 @@ class DataApi:
 
     @staticmethod
     async def _admit(authoriser: RequestAuthoriser, routed: RoutedRequest) -> None:
-        """Find out who sends a request, before any store is asked."""
+        """Find out who sends a request, before any store is queried."""
         request = routed.request
         access = await authoriser.authorise(request.headers.get(b"authorization"))
         routed.access = access
@@ -258,10 +253,10 @@ async def _send(request: Request, response: Response, send: Send, valid: Validit
 
 
 def _varying(headers: Headers) -> Header:
-    """Take out what an answer says it depends on, and say all of it in one line.
+    """Take out what an answer depends on, and say all of it in one line.
 
-    Of several lines nginx, before 1.23, heeds the last one only: who asked from another origin
-    would get what was kept for the first.
+    Of several lines nginx, before 1.23, obeys the last one only: a client of another origin would
+    get what was kept for the first.
     """
     varying = [_VARYING]
     for field in headers[:]:
@@ -276,7 +271,7 @@ async def _stream(
 ) -> bool:
     """Send all chunks; False if they broke off: without its end the client sees that it did.
 
-    They do when the key is revoked, or the token ends, that the answer was asked for with.
+    They do when the key or the token of the request is revoked, or ends.
     """
     try:
         async for chunk in chunks:

@@ -118,14 +118,10 @@ class Table:
         return (self._object, self._collection, self._run, *chain(*map(dict.values, below)))
 
     def find(self, path: bytes) -> Address:
-        """Find the route of a raw path.
+        """Find the route of a raw path, or raise `HttpError`.
 
         ``query``, ``import`` and ``export`` are routes only when they are spelled plainly: an
         object of such an id is reached by escaping a letter.
-
-        Raises:
-            HttpError: There is none.
-            Invalid: The id cannot be one.
         """
         parts = path.split(b"/")
         count = len(parts)

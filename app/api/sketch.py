@@ -21,13 +21,7 @@ __all__ = ["Sketches"]
 
 
 class Sketches:
-    """Delivers client filters.
-
-    Args:
-        directory: Finds databases and classes.
-        sketch: The server's sketch; None: nothing is cached here.
-        valid_for_s: The longest time that a filter may be used.
-    """
+    """Delivers client filters; without a sketch nothing is cached here."""
 
     def __init__(
         self, directory: Directory, sketch: ServerSketch | None, valid_for_s: float
@@ -59,7 +53,7 @@ class Sketches:
 
     @staticmethod
     def _class_names(routed: RoutedRequest) -> tuple[str, ...] | None:
-        """Return the classes that are asked for, or all that may be read; None: all there are."""
+        """Return the classes requested, or all that may be read; None: all there are."""
         listed = parse_parameters(SketchParameters, routed.request.query).class_names
         if listed is None:
             return routed.access.readable(routed.database)

@@ -16,12 +16,12 @@ from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.api.submission import render_items
 from app.api.writes import PlannedOperation
-from app.http.etags import parse_tag
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Headers, Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
+from app.http.preconditions import parse_tag
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
@@ -60,7 +60,7 @@ class TransactionRoute:
         raw = await read_body(routed.request, self._limit)
         body = parse_transaction(parse_json(raw))
         reads, operations = _read_set(body.reads), body.operations
-        if not reads and not operations:  # each of them asks for its class
+        if not reads and not operations:  # each of them is authorised for its class
             routed.access.require_some(Scope.WRITE, routed.database)
             await self._directory.database(routed.database)
         for seen in reads:

@@ -42,11 +42,7 @@ class WriteTarget:
     """Where a write goes, under which id, on which condition.
 
     Attributes:
-        resource: The class.
-        selection: What is written of the object.
-        id: Its id.
         operation: The id of the write, for ever.
-        condition: What must hold.
         fingerprint: Of the request, to compare with others under the same Idempotency-Key.
         pointer: Where its body is.
         owner: The subject that owns a new object whose body names none; None: the body has to.
@@ -69,8 +65,6 @@ class PlannedOperation:
     """An operation with what its answer needs.
 
     Attributes:
-        operation: The operation.
-        resource: The class it is about.
         selection: The resource whose ETag is answered.
         touched: The fields that a patch names and its answer shows; None: those of the resource.
         client_tags: Tags of the copies that the client has: a read answers 304 for them.

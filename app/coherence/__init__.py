@@ -1,1 +1,1 @@
-"""Keeps cached copies within their bound: the sketch, asked before reads and told of writes."""
+"""Keeps cached copies within their bound: the sketch grants TTLs to reads, and announces writes."""

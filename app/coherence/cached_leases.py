@@ -1,11 +1,11 @@
-"""Cached write leases: what nobody caches is written again without asking the sketch.
+"""Cached write leases: what nobody caches is written again without a call of the sketch.
 
 Where `begin` finds that no cache can hold a key, the pending write stays in the sketch after it was
 acknowledged, as a lease: further writes of the key by this replica are done under its token. While
 it stands nothing of the key becomes cacheable, so that there is no copy which a write could make
 stale: to the sketch all of them are one write that takes long (docs/coherence.md, "Cached write
 leases"). A lease is released a moment after its last write, once it is old, or on contention: as
-soon as somebody wants to read its key, through whichever replica.
+soon as its key is to be read, through any replica.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _USABLE_SHARE: Final = 0.2
 What is left of the lease must be enough for the last of them to reach its store: if the sketch is
 lost, nothing is cacheable for the length of a lease from then on, and this one began before it. (As
 long as the sketch is there fences would do.) So the share is small, and the settings say how much
-is left for the systems. Longer ones would save little, as few writes ask the sketch by now; and a
+is left for the systems. Longer ones would save little, as few writes call the sketch by now; and a
 reader of whom this replica does not hear waits for their end."""
 
 _OLD_SHARE: Final = 0.8
@@ -59,7 +59,7 @@ class _Lease:
 
     Attributes:
         token: Of the write that began it; further ones use it, too.
-        begun_s: Before the sketch was asked.
+        begun_s: Before the sketch was called.
         used_s: When a write began or ended under it.
         writes: How many are under way, or came to nothing that is known.
         usable: Whether it takes further writes.
@@ -98,7 +98,7 @@ class CachedLeases:
         await self._release_all(list(self._leases.values()))
 
     def acquire(self, partition: Partition, key: str, route: object) -> WriteToken | None:
-        """Return the token under which a key may be written; None: the sketch must be asked.
+        """Return the token under which a key may be written; None: the sketch must be called.
 
         Each write that acquires a lease must `finish`, unless it is not known what became of it.
         """
@@ -114,15 +114,18 @@ class CachedLeases:
         return lease.token
 
     def cache(
-        self, partition: Partition, key: str, token: WriteToken, route: object, asked_s: float
+        self, partition: Partition, key: str, token: WriteToken, route: object, requested_s: float
     ) -> None:
-        """Keep the lease of a write that has begun since `asked_s`, if that is worth it."""
+        """Keep the lease of a write that has begun since `requested_s`, if that is worth it."""
         now_s, known = self._clock.monotonic(), self._usable.setdefault(partition, {})
         if not self._started or len(self._leases) >= _MOST or key in known:
             return
-        if now_s < self._avoided.get((partition, key), now_s) or now_s - asked_s >= self._usable_s:
+        if (
+            now_s < self._avoided.get((partition, key), now_s)
+            or now_s - requested_s >= self._usable_s
+        ):
             return
-        self._leases[token] = known[key] = _Lease(partition, key, token, route, asked_s, now_s)
+        self._leases[token] = known[key] = _Lease(partition, key, token, route, requested_s, now_s)
 
     async def finish(self, token: WriteToken) -> bool:
         """Note that a write is done; False: its lease is not cached, and has to be ended."""
@@ -140,7 +143,7 @@ class CachedLeases:
         await self._sketch.listen(self._on_contention)
 
     async def _on_contention(self, partition: Partition, key: str) -> None:
-        """Release the lease that a read was refused for, of whichever replica it was.
+        """Release the lease that a read was refused for, through any replica.
 
         One that was begun a moment ago may not be known here yet, and must not be cached then.
         """

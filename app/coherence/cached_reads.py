@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.coherence.cached_leases import CachedLeases
-from app.coherence.grants import GrantCache
+from app.coherence.grants import GrantCache, UncoveredQueries
 from app.coherence.layouts import Layouts, schema_of
-from app.coherence.uncovered_queries import UncoveredQueries
 from app.http.caching import NO_STORE, CachePolicy
-from app.http.etags import format_tag
 from app.http.message import Headers
 from app.http.paths import parse_pairs
-from app.http.preconditions import Preconditions
+from app.http.preconditions import Preconditions, format_tag
 from mediator.base.clock import Clock
 from mediator.model.filters import Filter
 from mediator.model.guard import CacheKey
@@ -42,7 +40,7 @@ class ReadGrant:
 
     Attributes:
         keys: What the answer shows, by cache group.
-        asked_s: When it was asked, by the monotonic clock.
+        requested_s: When it was requested, by the monotonic clock.
         is_dated: Whether the sketch knows of no TTL of the answer, which has a date instead.
     """
 
@@ -50,7 +48,7 @@ class ReadGrant:
     keys: Mapping[str, str]
     visibility: Literal["public", "private"]
     grant: Grant
-    asked_s: float
+    requested_s: float
     is_dated: bool = False
 
     @property
@@ -70,8 +68,8 @@ class CachedReads:
     Args:
         layouts: Has the sketch know what keys stand for.
         leases: Released before their keys are read.
-        answer_s: Within how many seconds an answer must leave after the sketch was asked: its part
-            of the margin M.
+        answer_s: Within how many seconds an answer must leave after its grant was requested: its
+            part of the margin M.
         sketch_time_us: Returns a time that the sketch's clock has shown by now, if it is known.
     """
 
@@ -121,15 +119,15 @@ class CachedReads:
 
         async def report(ttl_s: float) -> Grant:
             grant_key = (*partition, id_, tuple(groups))
-            asked_s = self._clock.monotonic()
+            requested_s = self._clock.monotonic()
             if not conditional:
                 ttl_us = granted_us(self._sketch.limits, ttl_s)
-                reused = self._grants.reuse(grant_key, route, ttl_us, asked_s)
+                reused = self._grants.reuse(grant_key, route, ttl_us, requested_s)
                 if reused is not None:
                     return reused
             await self._leases.release(partition, names)
             grant = await self._sketch.report_read(partition, names, ttl_s)
-            self._grants.put(grant_key, route, grant, asked_s)
+            self._grants.put(grant_key, route, grant, requested_s)
             return grant
 
         return await self._granted(partition, route, keys, report)
@@ -145,8 +143,8 @@ class CachedReads:
     ) -> ReadGrant | None:
         """Date an answer that is about to be read; None: it must not be kept by shared caches.
 
-        The sketch is not asked, and filters do not name what becomes outdated: who reads the answer
-        looks at its date. It was true then or later, as the systems are read after this.
+        The sketch is not called, and filters do not name what becomes outdated: readers of the
+        answer look at its date. It was true then or later, as the systems are read after this.
         """
         date_us, now_s = self._sketch_time_us(), self._clock.now()
         if date_us is None or route.schema.cache.visibility != "public":
@@ -169,7 +167,7 @@ class CachedReads:
         assert cache.visibility != "none"
         names, now_s = tuple(keys.values()), self._clock.now()
         ttl_s = min(cache.max_ttl_s, self._estimator.ttl_s(partition, names, now_s))
-        asked_s = self._clock.monotonic()
+        requested_s = self._clock.monotonic()
         try:
             # Keys under another layout than the one in force say nothing to writers.
             present = await self._layouts.adopt(partition) is route
@@ -182,7 +180,7 @@ class CachedReads:
         granted_s = grant.ttl_us / 1_000_000
         self._estimator.missed(partition, names, now_s, granted_s)
         self._on_granted(TtlGranted(partition, granted_s))
-        return ReadGrant(partition, keys, cache.visibility, grant, asked_s)
+        return ReadGrant(partition, keys, cache.visibility, grant, requested_s)
 
     async def grant_query(
         self,
@@ -230,7 +228,7 @@ class CachedReads:
     def cache_headers(self, read_grant: ReadGrant, *, hit: bool = False) -> Headers:
         """Return the header fields that say who may keep an answer that is about to leave."""
         grant = read_grant.grant
-        if grant.ttl_us <= 0 or self._clock.monotonic() - read_grant.asked_s > self._answer_s:
+        if grant.ttl_us <= 0 or self._clock.monotonic() - read_grant.requested_s > self._answer_s:
             return [NO_STORE]
         tags = [tag_of(read_grant.partition.database, key) for key in read_grant.keys.values()]
         end_us = grant.now_us + grant.ttl_us

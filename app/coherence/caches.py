@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+
+import httpx
 
 from app.coherence.cached_leases import CachedLeases
 from app.coherence.cached_reads import CachedReads
@@ -19,10 +22,9 @@ from app.coherence.estimator_updates import (
 from app.coherence.layouts import Layouts
 from app.coherence.orphans import Recovery, ResolvesWrites, partitions_in
 from app.coherence.overview import MOST_PARTITIONS, describe
-from app.coherence.purges import Connect, log_purging, make_purgers
 from app.coherence.query_registry import OnResultsChanged, QueryRegistry
 from app.coherence.write_guard import SYSTEM, SketchGuard
-from app.settings.main import CacheSettings, MissingSetting
+from app.settings.main import CacheSettings, MissingSetting, PurgeTarget
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.concurrency import end
 from mediator.base.errors import Unavailable
@@ -41,17 +43,72 @@ from sketch.protocol.port import (
     SketchLimits,
     SketchUnavailable,
 )
-from sketch.purging import Purging
-from sketch.purging.port import PurgeEvents
+from sketch.purging import (
+    Purger,
+    Purging,
+    TagApi,
+    TagPurger,
+    UrlPurger,
+    cloudflare,
+    fastly,
+    varnish,
+)
+from sketch.purging.port import (
+    PurgeEvent,
+    PurgeEvents,
+    PurgeQueueUnanswered,
+    PurgerChanged,
+    PurgesFailed,
+)
 from sketch.redis.server import RedisSketch
 from sketch.ttl import TtlEstimator
 from sketch.ttl.port import TtlGranted
 
-__all__ = ["CacheEvents", "Caches", "make_caches"]
+__all__ = ["CacheEvents", "Caches", "Connect", "log_purging", "make_caches", "make_purgers"]
 
 _MARGIN_OF_A_LAYER_S = 2.0
 """Transit to a cache, and its rounding of times: their part of the margin."""
 _MEASURED_EVERY_S = 10.0
+
+_log = logging.getLogger("portolan.purging")
+
+Connect: TypeAlias = Callable[[], httpx.AsyncBaseTransport | None]
+"""Makes what sends the requests to one cache; None: what the HTTP client has of its own."""
+
+
+def make_purgers(targets: Sequence[PurgeTarget], connect: Connect = lambda: None) -> list[Purger]:
+    """Make a purger of each cache; raises `ValueError` for an address or token that cannot be."""
+    return [_purger(target, connect()) for target in targets]
+
+
+def _purger(target: PurgeTarget, transport: httpx.AsyncBaseTransport | None) -> Purger:
+    token = target.token.get_secret_value()
+    match target.kind:
+        case "varnish":
+            return TagPurger(varnish(target.name, target.at, token), transport)
+        case "fastly":
+            return TagPurger(fastly(target.name, target.at, token), transport)
+        case "cloudflare":
+            return TagPurger(cloudflare(target.name, target.at, token), transport)
+        case "tags":
+            assert target.request is not None  # PurgeTarget demands it
+            request = target.request.model_dump()
+            return TagPurger(TagApi(target.name, target.at, token, **request), transport)
+        case "nginx":
+            return UrlPurger(target.name, target.at, token, transport=transport)
+
+
+def log_purging(event: PurgeEvent) -> None:
+    """Write what operators want to read; what goes well is left to the metrics."""
+    match event:
+        case PurgerChanged(down=True) | PurgeQueueUnanswered():
+            _log.warning("%s", event)
+        case PurgerChanged():
+            _log.info("%s", event)
+        case PurgesFailed():
+            _log.debug("%s", event)
+        case _:
+            return
 
 
 class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
@@ -143,7 +200,9 @@ class Caches:
 
     def coherent(self, control: ControlPlane, first_proposal: FirstProposal) -> ControlPlane:
         """Return a control plane whose changes of schemas keep caches coherent."""
-        return CoherentControlPlane.around(control, self.sketch, self.guard, first_proposal)
+        plane = CoherentControlPlane(control, self.sketch, self.guard, first_proposal)
+        # What `__getattr__` passes through, mypy does not see.
+        return cast("ControlPlane", plane)
 
     def start(self, orphan_resolver: ResolvesWrites, model: Callable[[], RoutingModel]) -> None:
         """Begin what goes on in the background."""

@@ -3,7 +3,7 @@
 The sketch knows of each key until when copies of it may be used, by its own clock. One that jumps
 forward passes these times too early, and a write would not add the key to the filter. So every
 class is invalidated then. A clock that is set back does no harm:
-keys stay in the filter for longer; and clients judge answers that tell its time by what it showed
+keys stay in the filter for longer; and clients judge answers that carry its time by what it showed
 before (`sketch.client.sketch_clock`).
 """
 
@@ -26,7 +26,7 @@ SET_US: Final = 250_000
 
 class _Look(NamedTuple):
     shown_us: int
-    asked_at: float
+    sent_at: float
     answered_at: float
 
 
@@ -77,7 +77,7 @@ class ClockWatch:
         None: the last look was too long ago.
         """
         look, now = self._last, self._clock.monotonic()
-        if look is None or now - look.asked_at > LATE_S:
+        if look is None or now - look.sent_at > LATE_S:
             return None
         return look.shown_us + int((now - look.answered_at) * (1 - DRIFT) * 1_000_000)
 
@@ -86,5 +86,5 @@ class ClockWatch:
         look = self._last
         if look is None:
             return float("inf")
-        passed_s = self._clock.monotonic() - look.asked_at
+        passed_s = self._clock.monotonic() - look.sent_at
         return look.shown_us + passed_s * (1 + DRIFT) * 1_000_000

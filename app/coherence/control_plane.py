@@ -1,6 +1,6 @@
 """Coherence of schema changes: a decorator of the control plane.
 
-A class that has never been before has no copies in any cache, and the sketch is told so before it
+A class that has never been before has no copies in any cache, and the sketch learns that before it
 is created. A partition that the sketch does not know counts as lost otherwise: everything of it is
 revalidated, and nothing may be cached, until no copy can be alive. Whether a class has ever been,
 the catalogue knows: it keeps the first proposal for each, for ever.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from app.coherence.write_guard import SketchGuard
 from mediator.base.errors import MediatorError
@@ -49,17 +49,6 @@ class CoherentControlPlane:
         self._guard = guard
         self._first_proposal = first_proposal
         self._created: set[Partition] = set()
-
-    @classmethod
-    def around(
-        cls,
-        control: ControlPlane,
-        sketch: ServerSketch,
-        guard: SketchGuard,
-        first_proposal: FirstProposal,
-    ) -> ControlPlane:
-        """Decorate a control plane; mypy does not see what `__getattr__` passes through."""
-        return cast("ControlPlane", cls(control, sketch, guard, first_proposal))
 
     def __getattr__(self, name: str) -> Any:
         """Pass through what changes no schema."""

@@ -1,7 +1,7 @@
 """What the TTL estimator needs to know from time to time, off the path of requests.
 
 It counts reads and writes where they happen, which takes microseconds and no input or output.
-Every few seconds it gets what classes ask for, how full their filters are, and what other replicas
+Every few seconds it gets the terms of classes, how full their filters are, and what other replicas
 have seen. All of that only makes TTLs better: where the Redis by which replicas exchange it does
 not answer, each goes by what it sees itself.
 """
@@ -87,7 +87,7 @@ class EstimatorUpdates:
         ]
 
     async def update_terms(self) -> None:
-        """Give the estimator what classes ask for, if that has changed."""
+        """Give the estimator the terms of classes, if they have changed."""
         model = self._model()
         if model is not self._updated:
             self._estimator.set_terms(_terms(model, self._sketch.limits.longest_ttl_s))

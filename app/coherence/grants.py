@@ -1,6 +1,6 @@
-"""Grants that reads got a moment ago, reused without asking the sketch.
+"""Grants that reads got a moment ago, reused without a call of the sketch.
 
-A report moves the latest end of life of a key's copies. Whoever hands out a further copy that ends
+A report moves the latest expiry of a key's copies. Who hands out a further copy that expires
 no later changes nothing of what the sketch knows: a write that begins meanwhile has every copy up
 to that end in the filter, the further ones too. So a replica that reads a key again uses what is
 left of its last grant, as long as most of the TTL it wants is left (docs/coherence.md).
@@ -12,10 +12,12 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from mediator.model.filters import Filter
+from mediator.query.invalidation.access_predicates import access_predicates_of
 from mediator.routing.model import ClassRoute
-from sketch.protocol.port import Grant
+from sketch.protocol.port import Grant, Partition
 
-__all__ = ["GrantCache", "GrantKey"]
+__all__ = ["MOST_UNCOVERED", "GrantCache", "GrantKey", "UncoveredQueries"]
 
 GrantKey = tuple[str, str, str, tuple[str, ...]]
 """Database, class, id, and the cache groups that are shown."""
@@ -28,7 +30,7 @@ _ENOUGH: Final = 0.75
 @dataclass(frozen=True, slots=True)
 class _Entry:
     route: ClassRoute
-    asked_s: float
+    requested_s: float
     grant: Grant
 
 
@@ -39,11 +41,11 @@ class GrantCache:
         self._most = most
         self._entries: dict[GrantKey, _Entry] = {}
 
-    def put(self, key: GrantKey, route: ClassRoute, grant: Grant, asked_s: float) -> None:
-        """Keep a grant that was requested at `asked_s` or later, by the monotonic clock."""
+    def put(self, key: GrantKey, route: ClassRoute, grant: Grant, requested_s: float) -> None:
+        """Keep a grant that was requested at `requested_s` or later, by the monotonic clock."""
         self._entries.pop(key, None)
         if grant.ttl_us > 0:
-            self._entries[key] = _Entry(route, asked_s, grant)
+            self._entries[key] = _Entry(route, requested_s, grant)
             if len(self._entries) > self._most:
                 del self._entries[next(iter(self._entries))]
 
@@ -52,9 +54,35 @@ class GrantCache:
         entry = self._entries.get(key)
         if entry is None or entry.route is not route:
             return None
-        # The sketch's clock shows no more than this: its answer came after it was asked.
-        passed_us = math.ceil((now_s - entry.asked_s) * 1_000_000)
+        # The sketch's clock shows no more than this: its answer came after the request.
+        passed_us = math.ceil((now_s - entry.requested_s) * 1_000_000)
         left_us = min(entry.grant.ttl_us - passed_us, ttl_us)
         if left_us <= 0 or left_us < _ENOUGH * ttl_us:
             return None
         return Grant(entry.grant.now_us + passed_us, left_us)
+
+
+MOST_UNCOVERED: Final = 100
+"""Uncovered queries of a class whose results may be cached at the same time, by one replica."""
+
+
+class UncoveredQueries:
+    """Which uncovered queries have been registered by this replica, and until when at most."""
+
+    def __init__(self) -> None:
+        self._until_s: dict[Partition, dict[str, float]] = {}
+
+    def admit(
+        self, partition: Partition, key: str, filter_: Filter | None, now_s: float, ttl_s: float
+    ) -> bool:
+        """Whether the result of a query may be kept."""
+        if access_predicates_of(filter_) is not None:
+            return True
+        known = self._until_s.setdefault(partition, {})
+        if key not in known and len(known) >= MOST_UNCOVERED:
+            known = {k: until_s for k, until_s in known.items() if until_s > now_s}
+            self._until_s[partition] = known
+            if len(known) >= MOST_UNCOVERED:
+                return False
+        known[key] = now_s + ttl_s
+        return True

@@ -4,14 +4,14 @@ The sketch keeps with each partition the layout that its keys are of. A replica 
 says something else adopts its own before it reads or writes anything of the class: it replaces the
     old
 layout, if that is still there, and invalidates the class if copies that were made under the old one
-could be missed under the new one. Whichever replica comes first does it, so one that dies between
+could be missed under the new one. The first replica does it, so one that dies between
 the change of a schema and this leaves nothing undone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -19,21 +19,9 @@ from app.coherence.query_registry import QueryRegistry
 from mediator.routing.model import ClassRoute, RoutingModel
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 
-__all__ = ["Adoption", "Layouts", "adoption", "layout_of", "schema_of"]
+__all__ = ["Layouts", "adoption", "layout_of", "schema_of"]
 
 _ATTEMPTS: Final = 20
-
-
-class Adoption(NamedTuple):
-    """What becomes of a layout.
-
-    Attributes:
-        layout: What the sketch keeps from now on.
-        invalidate: Whether copies could be missed, so that the class is invalidated.
-    """
-
-    layout: dict[str, Any]
-    invalidate: bool
 
 
 def schema_of(route: ClassRoute) -> str:
@@ -51,10 +39,10 @@ def layout_of(route: ClassRoute) -> dict[str, Any]:
     }
 
 
-def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> Adoption:
-    """Decide what a change of layouts asks for.
+def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the layout to keep from now on, and whether the class must be invalidated.
 
-    A copy is missed if a write marks a key under the new layout that the copy was not reported by
+    A copy is missed if a write announces a key of the new layout that the copy was not reported by
     under the old one: a field has changed its group, or there is a group that whole objects did not
     have. Groups of fields that are no more are remembered, for they may come back elsewhere before
     the last copy ends; groups that are no more are not, for whole objects are not reported by them.
@@ -63,8 +51,8 @@ def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> Adoption:
     moved = any(before.get(name, group) != group for name, group in after.items())
     added = not set(wanted["object_groups"]) <= set(known["object_groups"])
     if moved or added or known["visibility"] != wanted["visibility"]:
-        return Adoption(wanted, invalidate=True)
-    return Adoption({**wanted, "groups": {**before, **after}}, invalidate=False)
+        return wanted, True
+    return {**wanted, "groups": {**before, **after}}, False
 
 
 class Layouts:
@@ -109,17 +97,17 @@ class Layouts:
     async def _adopt(self, partition: Partition, wanted: dict[str, Any]) -> None:
         """Put a layout in force, then invalidate what was registered under another schema.
 
-        Between the two no query is registered, whoever asks: a replica that dies there leaves it to
+        Between the two no query is registered, by any replica: one that dies there leaves it to
         the next one.
         """
         for _ in range(_ATTEMPTS):
             stored = await self._sketch.layout(partition)
             known = orjson.loads(stored) if stored else None
-            new = Adoption(wanted, invalidate=False) if known is None else adoption(known, wanted)
-            closed, accepted = _text(new.layout, accepted=False), _text(new.layout, accepted=True)
+            layout, invalidate = (wanted, False) if known is None else adoption(known, wanted)
+            closed, accepted = _text(layout, accepted=False), _text(layout, accepted=True)
             if stored == accepted:
                 return
-            if await self._sketch.adopt(partition, stored, closed, invalidate=new.invalidate):
+            if await self._sketch.adopt(partition, stored, closed, invalidate=invalidate):
                 await self._queries.invalidate_all(partition)
                 if await self._sketch.adopt(partition, closed, accepted, schema=wanted["schema"]):
                     return

@@ -42,7 +42,7 @@ def partitions_in(model: RoutingModel) -> list[Partition]:
 
 
 class Recovery:
-    """Recovers orphaned writes, whichever replica they were of."""
+    """Recovers orphaned writes of all replicas."""
 
     def __init__(
         self,

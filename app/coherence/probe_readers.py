@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
-from app.http.etags import parse_tag
+from app.http.preconditions import parse_tag
 from mediator.base.errors import Unavailable
 from mediator.staleness_probes.model import ProbeRequest
 from mediator.staleness_probes.path import Reader, Versions
@@ -85,7 +85,7 @@ async def _drain(answer: httpx.Response) -> None:
 
 
 def _versions(url: str, tag: str | None) -> Versions:
-    """Return the versions that a tag tells; a cache that compresses may have made it weak."""
+    """Return the versions in a tag; a cache that compresses may have made it weak."""
     parsed = parse_tag((tag or "").removeprefix("W/"))
     if parsed is None:
         raise _silent(url, "an answer without a tag of ours")

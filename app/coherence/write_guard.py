@@ -42,7 +42,6 @@ _PATIENT_ATTEMPTS: Final = 2
 """How often a write looks for the results it may have changed. From the third time on that it was
 behind it pauses registrations, and is up to date the next time."""
 
-
 _partition: Final = lru_cache(maxsize=4096)(Partition)
 """Cached: making one takes half as long as all the rest of a write under a cached lease."""
 

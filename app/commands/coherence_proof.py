@@ -26,7 +26,7 @@ __all__ = ["Incoherent", "Proof"]
 TTL_S: Final = 600
 """Of a cached answer: longer than the proof takes, so that nothing expires meanwhile."""
 DELTA_S: Final = 60.0
-"""Of the client: it must see the write because it asked for a new filter, not because of this."""
+"""Of the client: it must see the write because it fetched a new filter, not because of this."""
 TIMEOUT_S: Final = 10.0
 PAUSE_S: Final = 0.1
 AGREEING: Final = 20
@@ -58,7 +58,6 @@ class Proof:
         admin: The admin API.
         cached: Whether there is a cache in front that Portolan purges.
         notify: Gets each step that came out well.
-        within_s: How long a step may take (seconds).
         key: What may make a database and write to it; None: everybody may. Reads go without it, as
             those of the public do that caches are shared by.
     """
@@ -71,11 +70,7 @@ class Proof:
     key: SecretStr | None = None
 
     async def run(self) -> None:
-        """Prove it; the scratch database is removed whatever comes of it.
-
-        Raises:
-            Incoherent: A step came out differently.
-        """
+        """Prove it, or raise `Incoherent`; the scratch database is removed whatever comes of it."""
         try:
             async with self._database() as database, AsyncExitStack() as stack:
                 plain = await stack.enter_async_context(_plain(f"{self.url}/v1/{database}/"))

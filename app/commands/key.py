@@ -1,6 +1,6 @@
 """``portolan key``: keys made, listed and revoked in the catalogue itself.
 
-The first key cannot be made over HTTP, because HTTP asks for one.
+The first key cannot be made over HTTP, which needs one.
 """
 
 from __future__ import annotations

@@ -37,11 +37,7 @@ Run = dict[str, Any]
 
 
 class ServiceRefused(Exception):
-    """The service refused a request or did not answer; the message says why.
-
-    Attributes:
-        transient: Whether it may say something else soon.
-    """
+    """The service refused or did not answer; if that is `transient`, it may do so soon."""
 
     def __init__(self, reason: str, *, transient: bool = False) -> None:
         super().__init__(reason)
@@ -49,13 +45,7 @@ class ServiceRefused(Exception):
 
 
 class RemoteRuns:
-    """The runs of a database at a service; a context manager.
-
-    Args:
-        url: Address of the data API.
-        database: Whose runs.
-        key: Sent with every request; None: the service asks for none.
-    """
+    """The runs of a database at a service, whose methods raise `ServiceRefused`."""
 
     def __init__(self, url: str, database: str, key: SecretStr | None) -> None:
         base = f"{url.rstrip('/')}/v1/{quote(database, safe='')}"
@@ -74,11 +64,7 @@ class RemoteRuns:
         self._http.close()
 
     def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> Run:
-        """Submit a job; a key keeps a retry from submitting it twice.
-
-        Raises:
-            ServiceRefused: It refused, or did not answer; as all other methods.
-        """
+        """Submit a job; a key keeps a retry from submitting it twice."""
         parameters = {"dry_run": str(dry_run).lower()}
         key = {"Idempotency-Key": uuid4().hex}
         send = partial(self._request, "POST", _JOBS, json=document, params=parameters, headers=key)
@@ -123,11 +109,7 @@ class RemoteRuns:
             sleep(_POLL_S)
 
     def save(self, run: str, target: Path) -> None:
-        """Write the result to a file atomically, in the format of its suffix.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write the result to a file atomically, in the format of its suffix."""
         accept = {"Accept": _TYPES[FORMATS[target.suffix.lower()]]}
         with (
             self._translated_errors(),

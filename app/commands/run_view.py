@@ -28,12 +28,7 @@ EXIT: Final = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    """Read a job from a file.
-
-    Raises:
-        typer.BadParameter: It is no JSON object.
-        OSError: It cannot be read.
-    """
+    """Read a job from a file, which has to be a JSON object."""
     import orjson
 
     if path.stat().st_size > _MAX_BYTES:

@@ -118,11 +118,7 @@ def overridden(settings: S, **given: Any) -> S:
 
 
 def key_in(file: Path | None) -> SecretStr | None:
-    """Return the key that a command sends: the one in a file, else that of the settings.
-
-    Raises:
-        typer.BadParameter: The file holds none, or cannot be read.
-    """
+    """Return the key that a command sends: the one in a file, else that of the settings."""
     from pydantic import SecretStr
 
     from app.settings.access import AccessSettings

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 
 from app.commands.consoles import console
 from app.commands.running import run
 
+if TYPE_CHECKING:
+    import httpx
+    from rich.table import Table
+
 __all__ = ["rebuild_view", "verify"]
+
+POLL_S: Final = 0.3
+TIMEOUT_S: Final = 30.0
 
 AdminUrl = Annotated[
     str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
 ]
+
+
+class RunFailed(Exception):
+    """The run could not be started, or did not come to its end."""
 
 
 def verify(
@@ -42,13 +56,67 @@ def rebuild_view(
 
 
 def _run(url: str | None, database: str, what: str) -> None:
-    from app.commands.view_runs import RunFailed, run_maintenance
-    from app.settings.access import AccessSettings
     from app.settings.main import HttpSettings
 
-    async def maintain() -> None:
-        admin, key = url or HttpSettings().admin_url, AccessSettings().key
-        if not await run_maintenance(admin, key, database, what, console):
-            raise typer.Exit(1)
+    run(_maintain(url or HttpSettings().admin_url, database, what), RunFailed)
 
-    run(maintain(), RunFailed)
+
+async def _maintain(url: str, database: str, what: str) -> None:
+    """Run a maintenance task of a view; end with 1 if something is wrong by now."""
+    import httpx
+
+    from app.settings.access import AccessSettings, bearer
+
+    headers = bearer(AccessSettings().key)
+    path = f"/admin/v1/views/{quote(database, safe='')}"
+    async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, headers=headers) as admin:
+        try:
+            started = _body(await admin.post(f"{path}/{what}"))["run"]
+            ended = await _follow(admin, path, started)
+        except httpx.HTTPError as error:
+            raise RunFailed(f"The admin API at {url} does not answer.") from error
+    if ended["state"] != "done":
+        raise RunFailed(f"The run has {ended['state']}: {ended['detail']}.")
+    console.print(_report(ended))
+    if ended["wrong"] != ended["repaired"]:
+        raise typer.Exit(1)
+
+
+async def _follow(admin: httpx.AsyncClient, path: str, run: Any) -> Any:
+    """Show the progress of a run; return its last report."""
+    from rich.progress import Progress
+
+    id_ = run["id"]
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task(run["phase"])
+        while run["state"] == "running":
+            classes = (run["classes"] or {}).values()
+            done, total = (sum(each[name] for each in classes) for name in ("objects", "of"))
+            progress.update(bar, description=run["phase"], completed=done, total=total or None)
+            await asyncio.sleep(POLL_S)
+            run = _body(await admin.get(path))["run"]
+            if run["id"] != id_:
+                raise RunFailed("Another run has begun meanwhile.")
+    return run
+
+
+def _body(response: httpx.Response) -> Any:
+    body = response.json()
+    if response.is_error:
+        raise RunFailed(body.get("detail", f"The answer was {response.status_code}."))
+    return body
+
+
+def _report(run: Mapping[str, Any]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="Copies in the view, compared with their systems")
+    for heading in ("class", "objects", "wrong", "repaired", "for example"):
+        table.add_column(heading)
+    for name, findings in (run["classes"] or {}).items():
+        wrong = ", ".join(f"{count} {what}" for what, count in findings["wrong"].items())
+        examples = ", ".join(f"{each['id']} ({each['wrong']})" for each in findings["examples"][:3])
+        table.add_row(
+            name, f"{findings['objects']:,}", wrong or "none", f"{findings['repaired']:,}", examples
+        )
+    return table

@@ -1,12 +1,12 @@
 """What keeps browsers from being used against the admin port.
 
-Nothing but this decides by cookies, yet a browser that has asked its user for a key (Basic), or
-that runs on the machine itself, sends requests for any page that tells it to. So requests that
+Nothing but this decides by cookies, yet a browser that has got a key from its user (Basic), or
+that runs on the machine itself, sends requests for any page. So requests that
 change something are refused if they come from another site: `Sec-Fetch-Site` (W3C Fetch Metadata)
 says so, and `Origin` for browsers that do not know it. Programs send neither.
 
 Where nobody is authenticated, a page may also have its own name made to point at this machine (DNS
-rebinding), and then counts as the same site. So the name that is asked for must be this machine's.
+rebinding), and then counts as the same site. So the name in the request must be this machine's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from app.http.message import Receive, Scope, Send, request_id
 from app.http.problems import CROSS_SITE, HttpError, problem_of
-from app.settings.loopback import is_loopback
+from app.settings.access import is_loopback
 
 __all__ = [
     "CONTENT_POLICY",
@@ -47,11 +47,9 @@ _ALWAYS: Final = {
 
 
 class BrowserGuard:
-    """Refuses what other sites send, and tells browsers how to treat the answers.
+    """Refuses what other sites send, and adds to answers how browsers are to treat them.
 
-    Args:
-        app: What is guarded.
-        only_loopback: Whether requests must be addressed to this machine by a name of its own.
+    With `only_loopback` requests must be addressed to this machine by a name of its own.
     """
 
     def __init__(self, app: Any, *, only_loopback: bool = False) -> None:

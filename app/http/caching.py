@@ -22,12 +22,12 @@ class CachePolicy:
 
     Attributes:
         visibility: ``public``: by every cache; ``private``: by the client alone.
-        ttl_us: Its life, in microseconds, from the moment that it was promised.
-        end_us: The end of its life by the sketch's clock, in microseconds since 1970.
-        tags: Names by which caches are asked to forget it.
+        ttl_us: Its TTL, in microseconds, from the moment that it was promised.
+        end_us: When it expires by the sketch's clock, in microseconds since 1970.
+        tags: Names by which caches are made to forget it.
         hit: Whether the sketch itself could say that the client's copy is current.
         date_us: By the sketch's clock, a time at which the answer was not outdated yet; None:
-            filters tell whether it is.
+            filters show whether it is.
     """
 
     visibility: Literal["public", "private"]
@@ -55,7 +55,7 @@ class CachePolicy:
             return [_PRIVATE, *headers]
         tags = " ".join(self.tags).encode()
         groups = ", ".join([f'"{tag}"' for tag in self.tags]).encode()
-        # Varnish serves beyond the end of life unless told not to, whatever must-revalidate says;
+        # Varnish serves what has expired unless this forbids it, whatever must-revalidate says;
         # nginx adds its own time to that of the cache before it unless the end is absolute.
         control = f"public, max-age=0, s-maxage={ttl_s}, must-revalidate, stale-while-revalidate=0"
         return [

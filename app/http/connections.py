@@ -1,8 +1,8 @@
 """The connections of a port: how many there may be, and how long each may keep us waiting.
 
-Nothing is timed while requests go by. Once a second a sweep asks each connection what it waits
-for; what has not changed for too many sweeps in a row has come to nothing. A process that stood
-still itself sweeps less often, and so blames no client for it.
+Nothing is timed while requests go by. Once a second a sweep looks at what each connection
+waits for; what has not changed for too many sweeps in a row has come to nothing. A process that
+stood still itself sweeps less often, and so blames no client for it.
 """
 
 from __future__ import annotations
@@ -65,11 +65,7 @@ class Connection(Protocol):
 
 
 class Connections:
-    """The connections of a port.
-
-    Args:
-        limits: Its bounds.
-    """
+    """The connections of a port."""
 
     def __init__(self, limits: PortLimits) -> None:
         self.limits = limits

@@ -28,12 +28,8 @@ _BY_ORIGIN: Final = (b"vary", b"Origin")
 class CrossOrigin:
     """Which origins may read which database.
 
-    Args:
-        origins: Origins by database; `EVERY_DATABASE` stands for all databases, and an origin
-            ``*`` for all origins.
-
-    Attributes:
-        shares: Whether any database is shared with anybody.
+    `EVERY_DATABASE` stands for all databases, and an origin ``*`` for all origins. Where nothing
+    `shares`, no database is shared with anybody.
     """
 
     def __init__(self, origins: Mapping[str, tuple[str, ...]]) -> None:

@@ -49,11 +49,7 @@ def answer_problems(app: FastAPI) -> None:
 
 
 async def json_body(request: Request) -> Any:
-    """Read a JSON body.
-
-    Raises:
-        HttpError: It is larger than `BODY_LIMIT`, or not JSON.
-    """
+    """Read a JSON body of at most `BODY_LIMIT` bytes."""
     return parse_json(await read_limited(request, BODY_LIMIT))
 
 
@@ -76,11 +72,7 @@ class SmallBodies(APIRoute):
 
 
 async def read_limited(request: Request, limit: int) -> bytes:
-    """Read a body.
-
-    Raises:
-        HttpError: It has more than `limit` bytes.
-    """
+    """Read a body of at most `limit` bytes."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -27,16 +27,13 @@ _VERSIONS: Final = frozenset({"1.0", "1.1"})
 def check_head(
     version: str, target: bytes, fields: Sequence[tuple[bytes, bytes]], *, switches: bool
 ) -> None:
-    """Refuse a head that must not be served.
+    """Refuse a head that must not be served; the sentence says why.
 
     Args:
         version: The version of HTTP, for example ``1.1``.
         target: The request's target, as it came.
         fields: Names, in lower case, and values of its fields.
-        switches: Whether it asks to switch protocols: then the parser takes it to have no body.
-
-    Raises:
-        HttpError: It must not be served; the sentence says why.
+        switches: Whether it requests another protocol: then the parser takes it to have no body.
     """
     names = [name for name, _ in fields]
     if version not in _VERSIONS:

@@ -21,11 +21,7 @@ _RETRY = (("Retry-After", "1"),)
 
 
 def parse_key(value: str) -> str:
-    """Read the key: a string of RFC 9651, or its characters without the quotes.
-
-    Raises:
-        HttpError: It is neither, or longer than 255 characters.
-    """
+    """Read the key: a string of RFC 9651, or its characters without the quotes, 255 at most."""
     text = value.strip(" \t")
     if match := _QUOTED.fullmatch(text):
         return re.sub(r"\\(.)", r"\1", match[1])
@@ -35,18 +31,13 @@ def parse_key(value: str) -> str:
     raise HttpError(INVALID, "The Idempotency-Key is malformed.", locations=[location])
 
 
-def _digest(*parts: bytes) -> str:
-    """Hash parts so that no two different sequences of them collide."""
+def fingerprint_of(*parts: bytes) -> str:
+    """Hash what makes two requests the same; no two sequences of parts are hashed alike."""
     state = blake2b(digest_size=16)
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
         state.update(part)
     return state.hexdigest()
-
-
-def fingerprint_of(*parts: bytes) -> str:
-    """Hash what makes two requests the same: method, target, media type, conditions, body."""
-    return _digest(*parts)
 
 
 class OperationIds:
@@ -62,11 +53,7 @@ class OperationIds:
         return f"{self._prefix}-{next(self._numbers):x}"
 
     def claim(self, identity: Identity) -> AbstractContextManager[None]:
-        """Hold the key of a request, if it has one, while it runs.
-
-        Raises:
-            HttpError: On entry, if another request holds it.
-        """
+        """Hold the key of a request, if it has one, while it runs, unless another one does."""
         return _NOTHING_HELD if identity.key is None else self._hold(identity.derive("claim"))
 
     @contextmanager
@@ -82,7 +69,7 @@ class OperationIds:
 
 
 class Identity:
-    """How the writes of one request are told apart, and recognised when they come again.
+    """How the writes of one request are distinguished, and recognised when they come again.
 
     The object is part of an operation's id: the same key used on two objects makes two operations,
     because each is remembered with its own object.
@@ -115,4 +102,4 @@ class Identity:
         """Return 32 hexadecimal digits that are the same whenever the key comes again."""
         assert self.key is not None
         encoded = [part.encode() for part in (*parts, *self._sender)]
-        return _digest(self._database_id.encode(), self.key.encode(), *encoded)
+        return fingerprint_of(self._database_id.encode(), self.key.encode(), *encoded)

@@ -20,11 +20,9 @@ MOST_VALUES: Final = 100_000
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse JSON (RFC 8259); of a name that comes twice the last value counts.
+    """Parse JSON (RFC 8259) of at most `MOST_VALUES` values and 1,024 levels.
 
-    Raises:
-        HttpError: It is not JSON, has more than `MOST_VALUES` values, is nested deeper than 1,024
-            levels, or is empty.
+    Of a name that comes twice the last value counts.
     """
     if len(body) > MOST_VALUES:
         _check_values(body)
@@ -57,11 +55,7 @@ def _check_values(body: bytes) -> None:
 
 
 def require_object(body: Any, pointer: str = "") -> dict[str, Any]:
-    """Return the body if it is a JSON object.
-
-    Raises:
-        HttpError: It is something else.
-    """
+    """Return the body if it is a JSON object, or refuse it."""
     if isinstance(body, dict):
         return body
     raise HttpError(

@@ -87,7 +87,7 @@ class Phases:
 
     Attributes:
         started: When the request began.
-        described: Whether who asks may know more of a stage than its name.
+        described: Whether the sender may know more of a stage than its name.
     """
 
     __slots__ = ("_ends", "described", "started")
@@ -213,11 +213,7 @@ async def disconnected(request: Request) -> None:
 
 
 async def stream_body(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body as it comes in.
-
-    Raises:
-        ClientGone: The connection closed before the end.
-    """
+    """Yield the body as it comes in; raise `ClientGone` if the connection closes before its end."""
     while True:
         message = await request.receive()
         if message["type"] == "http.disconnect":

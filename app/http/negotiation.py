@@ -63,11 +63,7 @@ def media_type(content_type: str) -> str | None:
 
 
 def check_accept(accept: str, *offered: str) -> None:
-    """Refuse a request whose Accept rules out what we have (RFC 9110, section 12.5.1).
-
-    Raises:
-        HttpError: With the media types that are offered.
-    """
+    """Refuse a request whose Accept rules out all that is offered (RFC 9110, section 12.5.1)."""
     if not any(_accepts(accept, one) for one in offered):
         detail = f"The answer would be {' or '.join(offered)}, which Accept excludes."
         raise HttpError(NOT_ACCEPTABLE, detail, extra={"offered": list(offered)})

@@ -18,11 +18,7 @@ _DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
 
 
 def decode_text(raw: bytes, pointer: str) -> str:
-    """Percent-decode once, as UTF-8.
-
-    Raises:
-        HttpError: A broken escape or byte sequence.
-    """
+    """Percent-decode once, as UTF-8; refuse broken escapes and byte sequences."""
     if b"%" in raw:
         if _BROKEN.search(raw):
             raise _refuse(pointer, "a % is not followed by two hexadecimal digits")
@@ -42,15 +38,7 @@ def decode_segment(raw: bytes, pointer: str) -> str:
 
 
 def parse_query(raw: bytes, allowed: frozenset[str]) -> dict[str, str]:
-    """Read ``name=value`` pairs, in which ``+`` stands for a space.
-
-    Args:
-        raw: The query as it came.
-        allowed: The parameters that the route has.
-
-    Raises:
-        HttpError: A parameter is unknown or given twice.
-    """
+    """Read the parameters that a route has; refuse others, and those that are given twice."""
     parameters: dict[str, str] = {}
     for name, value in parse_pairs(raw):
         if name not in allowed or name in parameters:
@@ -75,11 +63,7 @@ def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
 
 
 def parse_integer(text: str, name: str, *, least: int, most: int = _LARGEST) -> int:
-    """Read a whole number.
-
-    Raises:
-        HttpError: It is none, or out of bounds.
-    """
+    """Read a whole number, or refuse it."""
     if _DIGITS.fullmatch(text) and least <= (number := int(text)) <= most:
         return number
     locations = [Location(name, f"a whole number from {least} to {most} is expected")]

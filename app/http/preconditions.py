@@ -1,4 +1,12 @@
-"""Conditional requests (RFC 9110, section 13): header fields in, conditions out."""
+"""Strong entity tags made of versions, and conditional requests (RFC 9110, sections 8.8.3, 13).
+
+A tag names the media type (``j``: JSON), the version of the class's schema and every cache group of
+the resource with its version, ``-`` where the group is absent::
+
+    "j3.hits:1767225600000002.main:-"
+
+Equal tags mean equal bytes: a group's version changes with every write to it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +14,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.http.etags import parse_tag
 from app.http.problems import INVALID, HttpError
 from mediator.base.errors import Location, PreconditionFailed
+from mediator.schema.limits import INTEGER_MAX
 
-__all__ = ["NO_PRECONDITIONS", "Preconditions", "Tags", "binding_versions", "parse_tags"]
+__all__ = [
+    "NO_PRECONDITIONS",
+    "Preconditions",
+    "Tags",
+    "VersionTag",
+    "binding_versions",
+    "format_tag",
+    "parse_tag",
+    "parse_tags",
+]
+
+_TAG = re.compile(r'"j([0-9]{1,18})((?:\.[a-z0-9_]{1,128}:(?:[0-9]{1,19}|-))+)"')
 
 _LIST = re.compile(r'[ \t]*(?:,[ \t]*)*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?=,|$)', re.ASCII)
 
@@ -39,10 +58,7 @@ class Preconditions:
     if_none_match: Tags | None = None
 
     def not_modified(self, tag: str) -> bool:
-        """Decide a GET or HEAD in the order of section 13.2.2.
-
-        Returns:
-            Whether to answer 304.
+        """Decide in the order of section 13.2.2 whether a GET or HEAD is answered 304.
 
         Raises:
             PreconditionFailed: If-Match does not match.
@@ -56,15 +72,7 @@ NO_PRECONDITIONS = Preconditions()
 
 
 def parse_tags(value: str, header: str) -> Tags:
-    """Read a list of entity tags, or ``*``.
-
-    Args:
-        value: The value of the field.
-        header: Its name, for the problem.
-
-    Raises:
-        HttpError: It is neither.
-    """
+    """Read a list of entity tags, or ``*``; the header is named in the problem."""
     if value.strip() == "*":
         return Tags(any=True)
     tags, at = [], 0
@@ -94,3 +102,36 @@ def binding_versions(
         for tag in parsed
         if tag and tag.schema_version == schema_version and tag.versions.keys() == named
     )
+
+
+@dataclass(frozen=True, slots=True)
+class VersionTag:
+    """What a tag says."""
+
+    schema_version: int
+    versions: Mapping[str, int | None]
+
+
+def format_tag(
+    schema_version: int, groups: Sequence[str], versions: Mapping[str, int | None]
+) -> str:
+    """Print the tag of a resource; groups that are absent have None or are left out."""
+    parts = [f'"j{schema_version}']
+    for group in groups:
+        version = versions.get(group)
+        parts.append(f"{group}:{'-' if version is None else version}")
+    return ".".join(parts) + '"'
+
+
+def parse_tag(tag: str) -> VersionTag | None:
+    """Read a tag; None for weak ones and for those that we never printed."""
+    match = _TAG.fullmatch(tag)
+    if match is None:
+        return None
+    pairs = [part.split(":") for part in match[2][1:].split(".")]
+    versions = {group: None if text == "-" else int(text) for group, text in pairs}
+    # No store counts further than that: what is above was never printed, and cannot be compared.
+    beyond = any((version or 0) > INTEGER_MAX for version in versions.values())
+    if len(versions) != len(pairs) or beyond:
+        return None
+    return VersionTag(int(match[1]), versions)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from app.http.problems import INVALID, HttpError
 from mediator.base.errors import Location
 
-__all__ = ["NO_PREFERENCES", "Preferences", "parse_prefer"]
+__all__ = ["NO_PREFERENCES", "PREFERENCES", "Preferences", "parse_prefer"]
 
 _ITEM = re.compile(
     r'\s*([!#$%&\'*+.^_`|~\w-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,;"]*))?\s*((?:;[^,]*)?)(?:,|$)',
@@ -25,13 +25,14 @@ _CONSISTENCIES: Final[dict[str, Literal["strong", "bounded"]]] = {
     "bounded": "bounded",
 }
 
-_KNOWN: dict[str, Callable[[str], object]] = {
+PREFERENCES: Final[dict[str, Callable[[str], object]]] = {
     "return": {"minimal", "representation"}.__contains__,
     "handling": {"strict", "lenient"}.__contains__,
     "consistency": _CONSISTENCIES.__contains__,
     "max-staleness": _SECONDS.fullmatch,
     "at-least": _POSITION.fullmatch,
 }
+"""Whether a value is one of a preference, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,6 @@ class Preferences:
         minimal: No representation after a write.
         representation: That of the whole object after a write, not only of what it touched.
         consistency: As the systems hold it now, or from the view.
-        max_staleness_s: How old an answer may be, in seconds.
         at_least: A position that the answer must have reached.
         applied: The value of Preference-Applied; empty if nothing was.
         applied_in_part: The same for an answer that does not show the whole object.
@@ -64,15 +64,13 @@ NO_PREFERENCES = Preferences()
 def parse_prefer(value: str) -> Preferences:
     """Read Prefer; unknown preferences are ignored, as section 2 demands.
 
-    What is asked of freshness always holds: a read that the view is not fresh enough for is
-    answered by the systems themselves.
-
-    Raises:
-        HttpError: ``handling=strict`` and a known preference has a value that it cannot have.
+    What is requested of freshness always holds: a read that the view is not fresh enough for is
+    answered by the systems themselves. A known preference with a wrong value is refused if
+    ``handling=strict`` says so.
     """
     preferences = _preferences(value)
-    known = {name: choice for name, choice in preferences.items() if name in _KNOWN}
-    good = {name: choice for name, choice in known.items() if _KNOWN[name](choice)}
+    known = {name: choice for name, choice in preferences.items() if name in PREFERENCES}
+    good = {name: choice for name, choice in known.items() if PREFERENCES[name](choice)}
     wrong = sorted(known.keys() - good.keys())
     if wrong and good.get("handling") == "strict":
         locations = [Location("Prefer", f"{name} cannot have this value") for name in wrong]

@@ -132,7 +132,6 @@ class HttpError(Exception):
 
     Attributes:
         detail: What happened this time, for people.
-        locations: Where the mistakes are.
         extra: Further members, for machines.
         headers: Header fields that belong to it.
     """
@@ -160,11 +159,7 @@ class HttpError(Exception):
         return [(name.lower().encode(), value.encode()) for name, value in named.items()]
 
     def document(self, instance: str | None = None) -> dict[str, Any]:
-        """Return the members of RFC 9457, section 3.1, and ours.
-
-        Args:
-            instance: The id of the request, where the problem answers a request of its own.
-        """
+        """Return the members of RFC 9457, section 3.1, and ours; the instance is a request's id."""
         document: dict[str, Any] = {
             "type": self.type.uri,
             "title": self.type.title,

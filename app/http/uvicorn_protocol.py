@@ -55,8 +55,7 @@ _log = logging.getLogger("portolan.connections")
 class Http1Protocol(HttpToolsProtocol):
     """uvicorn's protocol, with an end to everything, and problems (RFC 9457) as its refusals.
 
-    Attributes:
-        port: The connections of the port, one of which this is.
+    It is one of the connections of its port.
     """
 
     port = Connections(PortLimits())
@@ -141,7 +140,7 @@ class Http1Protocol(HttpToolsProtocol):
             self._refuse(HttpError(INVALID, detail))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer a request that asks to switch protocols, and read nothing after it."""
+        """Answer a request to switch protocols, and read nothing after it."""
         self._reading_ended = True
         self.cycle.keep_alive = False
 

@@ -25,7 +25,7 @@ _MOST_LOCATIONS: Final = 100
 _DIGITS: Final = 16
 _UNION_ERRORS: Final = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _TAG: Final = "op"
-"""The member by which all unions of the API are told apart."""
+"""The member by which the members of all unions of the API differ."""
 
 _T = TypeVar("_T")
 
@@ -65,13 +65,8 @@ WholeNumber = Annotated[int, BeforeValidator(_digits)]
 def parse_body(adapter: TypeAdapter[_T], body: Any, detail: str) -> _T:
     """Return a JSON value as its model.
 
-    Args:
-        adapter: Of the model.
-        body: The value.
-        detail: What the problem says, should it not fit.
-
     Raises:
-        Invalid: It does not fit; the locations are JSON pointers (RFC 6901).
+        Invalid: With this detail; the locations are JSON pointers (RFC 6901).
     """
     try:
         # `TypeAdapter.validate_python` adds a layer that takes as long as the check itself.

@@ -25,11 +25,11 @@ from mediator.base.errors import MediatorError, NotFound, Unauthenticated
 __all__ = ["AdminAuthoriser", "visible"]
 
 _SEES: Final = "portolan.sees"
-"""Where the ASGI scope holds what whoever asks may know of."""
+"""Where the ASGI scope holds what the sender of the request may know of."""
 
 
 class Sees(Protocol):
-    """Tells whether a database, or a class of it, may be known of."""
+    """Decides whether a database, or a class of it, may be known of."""
 
     def __call__(self, database: str, class_name: str | None = None, /) -> bool:
         """Return whether it may."""
@@ -68,14 +68,14 @@ class AdminAuthoriser:
         if permission.extent is Extent.NOTHING or (
             scope["path"] == "/metrics" and self._metrics_open
         ):
-            # Neither probes nor figures may fail because somebody else asks for too much.
+            # Neither probes nor figures may fail because somebody else sends too much.
             await self._app(scope, receive, send)
             return
         with ExitStack() as held:
             try:
                 principal = await self._admit(scope, permission, variables, held)
             except Unauthenticated as error:
-                await send_problem(error, request_id(scope), _asking(scope, send))
+                await send_problem(error, request_id(scope), _challenging(scope, send))
             except (MediatorError, HttpError) as error:
                 await send_problem(error, request_id(scope), send)
             else:
@@ -112,7 +112,7 @@ class AdminAuthoriser:
 
 
 def visible(request: HTTPConnection) -> Sees:
-    """Return what tells of which databases and classes the sender of a request may know."""
+    """Return what decides of which databases and classes the sender of a request may know."""
     found: Sees = request.scope.get(_SEES, _all)
     return found
 
@@ -128,15 +128,15 @@ def _field(scope: Scope, name: bytes) -> str | None:
     return b", ".join(found).decode("latin-1") if found else None
 
 
-def _asking(scope: Scope, send: Send) -> Send:
-    """Let a browser ask its user for a key, which it sends as the password of Basic."""
+def _challenging(scope: Scope, send: Send) -> Send:
+    """Have a browser prompt for a key, which it sends as the password of Basic."""
     if "text/html" not in (_field(scope, b"accept") or ""):
         return send
 
-    async def ask(message: Any) -> None:
+    async def challenge(message: Any) -> None:
         if message["type"] == "http.response.start":
-            challenge = (b"www-authenticate", b'Basic realm="portolan", charset="UTF-8"')
-            message["headers"] = [*message["headers"], challenge]
+            field = (b"www-authenticate", b'Basic realm="portolan", charset="UTF-8"')
+            message["headers"] = [*message["headers"], field]
         await send(message)
 
-    return ask
+    return challenge

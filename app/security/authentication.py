@@ -40,7 +40,7 @@ class Authenticator:
         Args:
             field: The Authorization field.
             basic: Whether a key may also come as the password of Basic (RFC 7617), which is what
-                browsers can ask their user for.
+                browsers can prompt for.
 
         Raises:
             Unauthenticated: What it says is not good. It is never taken for anonymous then.

@@ -12,7 +12,6 @@ from mediator.access.permissions import Extent, Permission
 
 __all__ = ["PERMISSIONS", "database_of", "permission_of"]
 
-
 _OPEN: Final = Permission(Extent.NOTHING)
 _ANY_KEY: Final = Permission(Extent.ANYTHING)
 _READ_ALL: Final = Permission(Extent.INSTALLATION, Scope.READ)
@@ -70,7 +69,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/admin/v1/tenants/{tenant}/keys/{key}": {"DELETE": _ADMIN_OF_TENANT},
 }
 """By path and method. SCHEMA over a database is what its owner designs and watches it with. Pages
-show all databases; what one asks of the data API, it asks with the key of whoever looks at it.
+show all databases; a page calls the data API with the key of the one who looks at it.
 """
 
 

@@ -1,4 +1,4 @@
-"""How much one tenant may ask for: the accounts of one port.
+"""Rate limits of tenants: the accounts of one port.
 
 Each replica keeps its own account of a tenant, so an installation of n replicas lets through n
 times as many requests. It protects the tenants from one another; it is no quota that is billed.
@@ -26,7 +26,7 @@ UNKNOWN: Final = "(unknown)"
 
 
 class TenantLimiter:
-    """Lets requests in, or tells when to come again."""
+    """Lets requests in, or answers when to come again."""
 
     def __init__(
         self,

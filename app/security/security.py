@@ -8,9 +8,8 @@ from typing import Final
 
 from app.security.authentication import Authenticator
 from app.security.data_port import RequestAuthoriser
-from app.security.jwks import KeySet
 from app.security.rate_limits import TenantLimiter
-from app.security.tokens import TokenRules, Tokens
+from app.security.tokens import KeySet, TokenRules, Tokens
 from app.settings.access import AccessSettings
 from mediator.access.cache import AccessCache, AccessSnapshot
 from mediator.access.limits import TenantLimits

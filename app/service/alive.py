@@ -1,6 +1,6 @@
 """The health check of the image: whether the service in this container answers.
 
-It asks the process and nothing else, so it imports nothing of it, and trusts whatever certificate
+It calls the process and nothing else, so it imports nothing of it, and trusts whatever certificate
 the port shows: it has come to its own machine, by an address that no certificate names.
 """
 
@@ -19,7 +19,7 @@ _OK: Final = 200
 
 
 def is_alive(port: int, *, tls: bool) -> bool:
-    """Ask the admin API on a port of this machine whether its process runs."""
+    """Whether the admin API answers on a port of this machine."""
     connection = _secured(port) if tls else HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
     try:
         connection.request("GET", "/live")

@@ -299,7 +299,7 @@ def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) 
                 "partitions": 1,  # one server of our own is never a cluster
             }
         )
-        # Of equally durable systems the first one gets what nothing is asked of.
+        # Of equally durable systems the first one gets what nothing is required of.
         for kind, endpoint in sorted(endpoints.items(), key=lambda each: each[0] != "postgresql")
     ]
     return settings.model_copy(

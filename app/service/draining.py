@@ -2,7 +2,7 @@
 
 What happens after SIGTERM, and what could fail at each step:
 
-1. Readiness turns false first. Who asks for it sends nothing new from its next look on; until then
+1. Readiness turns false first. Load balancers send nothing new from their next look on; until then
    requests go on coming in, over connections that are there and over new ones. All are answered,
    for `PORTOLAN_DRAIN_S`.
 2. Every answer says ``Connection: close``, so that the connections that proxies keep open are given
@@ -30,7 +30,7 @@ from typing import Final
 
 import uvicorn
 
-from app.admin.lifecycle import Lifecycle
+from app.admin.api.health import Lifecycle
 
 __all__ = ["Signals", "drain", "stop_accepting"]
 

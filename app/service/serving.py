@@ -28,7 +28,7 @@ from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import EmbeddedStartError, ServerUnavailable
 
-__all__ = ["Addresses", "Serving", "on_stores", "serving"]
+__all__ = ["Addresses", "Serving", "make_server", "on_stores", "serving"]
 
 log = logging.getLogger("portolan.serve")
 
@@ -166,8 +166,8 @@ async def _answering(
     if container.systems_file is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reread)
     ports = [Connections(_limits(http)) for _ in range(2)]
-    serving_data = _server(container.data, ports[0], tls.get("data"))
-    serving_admin = _server(container.admin, ports[1], tls.get("admin"))
+    serving_data = make_server(container.data, ports[0], tls.get("data"))
+    serving_admin = make_server(container.admin, ports[1], tls.get("admin"))
     periodic_tasks = [certificate.periodic_task() for certificate in tls.values()]
     upkeep = Scheduler([*periodic_tasks, *(port.periodic_task() for port in ports)])
     upkeep.start()
@@ -210,7 +210,10 @@ def _limits(http: HttpSettings) -> PortLimits:
     )
 
 
-def _server(app: object, port: Connections, certificate: Certificate | None = None) -> _Server:
+def make_server(
+    app: object, port: Connections, certificate: Certificate | None = None
+) -> uvicorn.Server:
+    """Return a server of one port, which has yet to be given its sockets."""
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are stricter than the protocol
         log_config=None,

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings
 
-from app.settings.loopback import is_loopback
-from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
+from app.settings.main import FROM_ENVIRONMENT, HttpSettings, MediatorSettings, MissingSetting
 from mediator.access.limits import TenantLimits
 
-__all__ = ["AccessSettings", "bearer"]
+__all__ = ["AccessSettings", "bearer", "is_loopback"]
 
 
 class AccessSettings(BaseSettings):
     """Who may do what, and how much of it."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PORTOLAN_", extra="ignore", hide_input_in_errors=True
-    )
+    model_config = FROM_ENVIRONMENT
 
     authentication: Literal["off", "required"] | None = Field(
         None,
@@ -102,6 +100,14 @@ class AccessSettings(BaseSettings):
         if self.authentication is None:
             return not (settings.embedded and alone)
         return self.authentication == "required"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, seen from itself alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _is_trusted(location: str) -> bool:

@@ -35,9 +35,6 @@ def unknown_settings(environment: Iterable[str]) -> list[str]:
     """Return a sentence for each variable that has our prefix and sets nothing.
 
     They are no errors: platforms add variables of their own that begin with a service's name.
-
-    Args:
-        environment: The names of all variables.
     """
     ours = (name for name in environment if name.upper().startswith(_PREFIX))
     return [

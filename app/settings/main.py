@@ -11,6 +11,8 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    PositiveFloat,
+    PositiveInt,
     SecretStr,
     model_validator,
 )
@@ -24,6 +26,7 @@ from mediator.stores.port import SystemConfig
 from spark_jobs.session import SparkOptions
 
 __all__ = [
+    "FROM_ENVIRONMENT",
     "CacheSettings",
     "HttpSettings",
     "JobSettings",
@@ -38,9 +41,10 @@ _CACHE_URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
 """No user and no password: it is shown."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+Timeout = Annotated[int, Field(ge=1, le=3600)]
+"""In seconds."""
 
-
-_FROM_ENVIRONMENT: Final = SettingsConfigDict(
+FROM_ENVIRONMENT: Final = SettingsConfigDict(
     env_prefix="PORTOLAN_",
     extra="ignore",
     hide_input_in_errors=True,  # what is wrong may stand beside a password
@@ -54,7 +58,7 @@ class MissingSetting(Exception):
 class HttpSettings(BaseSettings):
     """Where and how the service listens."""
 
-    model_config = _FROM_ENVIRONMENT
+    model_config = FROM_ENVIRONMENT
 
     host: str = Field("127.0.0.1", description="Address of the data API.")
     port: Port = Field(8080, description="Port of the data API; 0 takes a free one.")
@@ -80,34 +84,26 @@ class HttpSettings(BaseSettings):
         description="Seconds after SIGTERM in which new connections are still answered, so that"
         " load balancers notice.",
     )
-    head_timeout_s: int = Field(
+    head_timeout_s: Timeout = Field(
         20,
-        ge=1,
-        le=3600,
         description="Seconds in which the head of a request has to come to its end; a connection"
         " that has sent nothing is closed after as many.",
     )
-    body_timeout_s: int = Field(
+    body_timeout_s: Timeout = Field(
         30,
-        ge=1,
-        le=3600,
         description="Seconds in which 4,096 bytes of a request's body have to come, or its end.",
     )
-    response_timeout_s: int = Field(
+    response_timeout_s: Timeout = Field(
         60,
-        ge=1,
-        le=3600,
         description="Seconds after which a client that takes nothing of its response is given up.",
     )
-    max_connections: int = Field(
+    max_connections: PositiveInt = Field(
         4096,
-        ge=1,
         description="Connections that a port has at the same time, and never more than half of the"
         " files that the process may open.",
     )
-    max_connections_per_peer: int | None = Field(
+    max_connections_per_peer: PositiveInt | None = Field(
         None,
-        ge=1,
         description="Connections that a port has with one address at the same time; behind a proxy"
         " all of them come from one.",
     )
@@ -163,7 +159,7 @@ class SystemSettings(BaseModel):
 class MediatorSettings(BaseSettings):
     """The mediator's databases."""
 
-    model_config = _FROM_ENVIRONMENT
+    model_config = FROM_ENVIRONMENT
 
     catalogue_url: SecretStr | None = Field(
         None,
@@ -224,11 +220,7 @@ class MediatorSettings(BaseSettings):
 
     @property
     def required_catalogue_url(self) -> str:
-        """The address of the catalogue.
-
-        Raises:
-            MissingSetting: There is none.
-        """
+        """The address of the catalogue; raises `MissingSetting` if there is none."""
         if self.catalogue_url is None:
             raise MissingSetting(
                 "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
@@ -270,7 +262,7 @@ class PurgeTarget(BaseModel):
 class CacheSettings(BaseSettings):
     """How HTTP caches are kept coherent: the cache sketch."""
 
-    model_config = _FROM_ENVIRONMENT
+    model_config = FROM_ENVIRONMENT
 
     sketch: Literal["auto", "redis", "memory", "off"] = Field(
         "auto",
@@ -317,18 +309,16 @@ class CacheSettings(BaseSettings):
         description="Lives become shorter while a class's filter finds a larger share of keys"
         " wrongly.",
     )
-    cache_invalidations_per_s: float | None = Field(
+    cache_invalidations_per_s: PositiveFloat | None = Field(
         None,
-        gt=0,
         description="Lives become shorter while more copies of a class are invalidated in a"
         " second.",
     )
     purge: list[PurgeTarget] = Field(
         default_factory=list, description="Caches that are purged, as a JSON list."
     )
-    purge_again_s: float = Field(
+    purge_again_s: PositiveFloat = Field(
         30.0,
-        gt=0,
         description="Longest time that a cache takes to fetch an answer: a purge is repeated after"
         " it.",
     )
@@ -344,9 +334,8 @@ class CacheSettings(BaseSettings):
         description="URLs of the data API through caches, as a JSON list: staleness probes may read"
         " there, and nowhere else.",
     )
-    write_lease_s: float = Field(
+    write_lease_s: PositiveFloat = Field(
         30.0,
-        gt=0,
         description="Seconds after which a write that nobody ended is fenced; four fifths of it are"
         " more than any system takes to answer.",
     )
@@ -362,7 +351,7 @@ class CacheSettings(BaseSettings):
 class JobSettings(BaseSettings):
     """Where analytic jobs run, and what is kept of them."""
 
-    model_config = _FROM_ENVIRONMENT
+    model_config = FROM_ENVIRONMENT
 
     spark: str = Field(
         "local[*,4]",

@@ -28,11 +28,9 @@ _SYSTEMS: Final = TypeAdapter(list[SystemSettings])
 
 
 def read_systems(path: Path) -> list[SystemSettings]:
-    """Read the systems of a file.
+    """Read the systems of a file, or raise `MissingSetting`.
 
-    Raises:
-        MissingSetting: There is no such file, or it says something else; its words are not quoted,
-            as there are passwords among them.
+    What the file says is not quoted, as there are passwords among it.
     """
     try:
         with path.open("rb") as file:

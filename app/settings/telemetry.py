@@ -6,7 +6,9 @@ import os
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings
+
+from app.settings.main import FROM_ENVIRONMENT
 
 __all__ = ["LogFormat", "TelemetrySettings"]
 
@@ -19,9 +21,7 @@ _URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
 class TelemetrySettings(BaseSettings):
     """Logs, and where metrics and traces are sent."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PORTOLAN_", extra="ignore", hide_input_in_errors=True
-    )
+    model_config = FROM_ENVIRONMENT
 
     log_format: LogFormat | None = Field(
         None, description="`json` or `text`; unless set, text on a terminal, else JSON."

@@ -29,7 +29,6 @@ from mediator.base.observation import (
 
 __all__ = ["LOGGED", "JsonLines", "log_observation", "start_logging"]
 
-
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LONGEST: Final = 8_192
 """Characters of a text in a line, at most."""

@@ -7,8 +7,7 @@ from typing import Final
 
 import httpx
 
-from app.coherence.caches import CacheEvents
-from app.coherence.purges import log_purging
+from app.coherence.caches import CacheEvents, log_purging
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.jobs import JobRefresher
 from app.telemetry.log import LOGGED, log_observation

@@ -34,7 +34,6 @@ from mediator.base.observation import RequestFinished, StoreCallFinished, System
 
 __all__ = ["MOST_CALLS", "W3C", "Application", "TracedTransport", "Traces", "traced"]
 
-
 W3C: Final = TraceContextTextMapPropagator()
 
 MOST_CALLS: Final = 128

@@ -24,7 +24,7 @@ class MemoryPartition:
     """A partition; `now` is microseconds on the sketch's clock.
 
     Attributes:
-        layout: What its keys stand for; empty: it was not told.
+        layout: What its keys stand for; empty: none was adopted.
         schema: What registrations have to name.
         saturated_until: Until then every key counts as being in the filter.
         uncacheable_until: Until then nothing may be cached.
@@ -56,7 +56,7 @@ class MemoryPartition:
         return len(self._handed) > 0
 
     def begin(self, now: int, keys: Sequence[str], token: str) -> list[str]:
-        """Mark keys as being written; return those that caches may hold."""
+        """Announce a write of keys; return those that caches may hold."""
         write = self._writes.get(token)
         if write is None:
             write = self._writes[token] = _Write()
@@ -78,7 +78,7 @@ class MemoryPartition:
         return handed > now or now < self.saturated_until
 
     def end(self, now: int, token: str, versions: Mapping[str, int]) -> EndResult:
-        """Clear a write's mark, set its versions, owe purges."""
+        """End a pending write, set its versions, owe purges."""
         write = self._writes.pop(token, None)
         if write is None:
             return EndResult.DONE
@@ -117,7 +117,7 @@ class MemoryPartition:
             self.purges.owe(now, query)
 
     def report_query(self, now: int, query: str, ttl_us: int) -> int:
-        """Register a query whose result is about to be read; return the life it may have."""
+        """Register a query whose result is about to be read; return the TTL it may have."""
         if not self.queries.is_open(now, query):
             return 0
         granted = self.report_read(now, (query,), ttl_us)
@@ -139,7 +139,7 @@ class MemoryPartition:
         return False
 
     def report_read(self, now: int, keys: Sequence[str], ttl_us: int) -> int:
-        """Note that an answer is about to be read; return the life that it may have."""
+        """Note that an answer is about to be read; return the TTL that it may have."""
         if ttl_us <= 0 or now < self.uncacheable_until or self._is_refused(keys):
             return 0
         alive = now + self._limits.layers * ttl_us + self._margin_us

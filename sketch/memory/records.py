@@ -83,7 +83,7 @@ class Deadlines:
 class OwedPurges:
     """For each key the times at or after which it must be purged.
 
-    A purge that begins later settles all times before it. The repeated ones are put off to a few
+    A purge that begins later does for all times before it. The repeated ones are put off to a few
     instants, so that a key that is written all the time owes but a few.
     """
 
@@ -110,7 +110,7 @@ class OwedPurges:
         """Owe a purge now, and one after the longest fill; unless nothing is purged."""
         if self._again_us is None:
             return
-        due = now + 1  # a purge that was given out at this instant does not settle it
+        due = now + 1  # a purge that was given out at this instant does not do for it
         again = -(-(due + self._again_us) // self._step_us) * self._step_us
         later = {time for time in self._owed.get(key, ()) if time > due}
         self._owed[key] = later | {due, again}
@@ -124,7 +124,7 @@ class OwedPurges:
         return keys
 
     def acknowledge(self, key: str, ticket: int) -> None:
-        """Strike off what a purge that was given out at a time has settled."""
+        """Strike off what a purge that was given out at a time does for."""
         left = {time for time in self._owed.pop(key, ()) if time > ticket}
         self._next.discard(key)
         if left:
@@ -168,7 +168,7 @@ class Registrations:
         self._quiet_until = now + _QUIET_US
 
     def since(self, sequence: int) -> QueryRegistrations:
-        """Tell what was registered after a mark; all if the mark is not of this life."""
+        """Return what was registered after a sequence; all if it is not of this generation."""
         complete = sequence == 0 or sequence > self.sequence
         numbers = {key: n for key, n in self._numbers.items() if complete or n > sequence}
         return QueryRegistrations(
@@ -179,7 +179,7 @@ class Registrations:
 class Versions:
     """The last version of each key that caches may hold.
 
-    While writes to a key are pending nothing is told of it, but the highest version that one of
+    While writes to a key are pending its version is unknown, but the highest version that one of
     them made is kept in mind: the write that ends last need not be the one that came last.
     """
 

@@ -36,7 +36,7 @@ class MemorySketch:
     """See `sketch.protocol.port.ServerSketch` and `PurgeQueue`.
 
     Args:
-        clock: Tells microseconds since 1970.
+        clock: Returns microseconds since 1970.
         fresh: Whether there has never been a sketch before this one; if there was, its promises are
             unknown, and until they have run out everything is to be revalidated.
     """
@@ -191,7 +191,7 @@ class MemorySketch:
         return [self._partition(partition).state(now, partition) for partition in partitions]
 
     async def listen(self, on_contention: OnContention) -> None:
-        """Tell nothing: no mark lingers."""
+        """Return at once: no write lease is cached."""
 
     async def close(self) -> None:
         """See the port."""

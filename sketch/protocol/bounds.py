@@ -20,7 +20,6 @@ __all__ = [
     "microseconds",
 ]
 
-
 KEYS_AT_ONCE: Final = 5_000
 KEY_BYTES: Final = 4_096
 _HIGHEST_VERSION: Final = 2**53 - 1
@@ -85,7 +84,7 @@ def lifetime_us(limits: SketchLimits) -> int:
 
 
 def granted_us(limits: SketchLimits, ttl_s: float) -> int:
-    """Return the life that may be given to an answer at most; 0 for what makes no sense."""
+    """Return the TTL that an answer may be granted at most; 0 for what makes no sense."""
     if not isfinite(ttl_s) or ttl_s <= 0:
         return 0
     return microseconds(min(ttl_s, limits.longest_ttl_s))

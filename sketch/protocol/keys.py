@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 __all__ = ["LONGEST", "TAG_DIGITS", "canonical_query", "key_of_query", "query_of_key", "tag_of"]
 
-
 LONGEST: Final = 1_000
 """Bytes of a query that is cached; longer ones are answered, but not kept."""
 

@@ -1,14 +1,14 @@
-"""What the server's sketch is told and asked (docs/protocol.md), and what it answers.
+"""The port of the server's sketch: its calls, and what they return (docs/protocol.md).
 
 The sketch is kept in *partitions*, one for each class of a database. A key names one cache group of
 one object, ``class/id#group``; all keys of one call belong to the same partition. Times are
 microseconds since 1970 on the sketch's own clock, which all replicas share.
 
-For each key the sketch knows two times. `handed_out` is the latest end of life of any copy that may
+For each key the sketch knows two times. `handed_out` is the latest expiry of any copy that may
 lie in a cache. `stale_until` is `handed_out` as it stood at the last write. The key is in the
 filter while `stale_until` lies ahead, or while a write to it is pending.
 
-The result of a query has a key, too: ``class//`` and the query as it is spelled in an address
+The result of a query has a key, too: ``class//`` and its canonical query
 (`sketch.protocol.keys`). It is never pending. While a copy of it may be alive that no write has
 outdated, the query is *registered*: writers look for it among the results that they may have
 changed.
@@ -59,10 +59,10 @@ class SketchLimits:
     """What a sketch may promise and hold.
 
     Attributes:
-        longest_ttl_s: No copy is ever given a longer life (seconds).
+        longest_ttl_s: No copy is ever granted a longer TTL (seconds).
         margin_s: M of docs/protocol.md: what passes at most between `report_read` and the receipt
             by the last cache, with one second of rounding for each layer.
-        layers: Shared caches in a row that do not tell a copy's age; their lifetimes add up.
+        layers: Shared caches in a row that do not send a copy's age; their lifetimes add up.
         lease_s: For how long a write is pending at most before it is taken for orphaned; longer
             than any call of a store may take.
         keys: Keys of a partition that caches may hold copies of at the same time; beyond, nothing
@@ -93,7 +93,7 @@ class BeginResult:
 
     Attributes:
         held: Those of the keys that caches may hold copies of: they are to be purged.
-        sequence: The present mark of registered queries (`QueryRegistrations`).
+        sequence: The registration sequence (`QueryRegistrations`).
         lease_cacheable: Whether the write may be acknowledged before it is ended, and others after
             it under its token: no cache can hold its keys, and no result of a query becomes
             cacheable until it has ended. Never where `begin` and `end` take no round trip.
@@ -110,10 +110,10 @@ class Grant:
 
     Attributes:
         now_us: The sketch's time.
-        ttl_us: Life of the answer from `now_us` on; 0: it must not be kept.
+        ttl_us: TTL of the answer from `now_us` on; 0: it must not be kept.
         versions: The version of each key, in their order, if it is known for certain; None where
             not, and wherever a write is pending.
-        fill: Lets `fill` tell the versions that are unknown, once they have been read; empty if
+        fill: Lets `fill` set the versions that are unknown, once they have been read; empty if
             none of the keys takes one.
         adopted: Whether the schema that a registration named is the one that was adopted.
     """
@@ -141,7 +141,7 @@ class QueryRegistrations:
     Attributes:
         sequence: Changes with each registration, and when the sketch is lost.
         count: How many there are.
-        numbers: Their keys, with the numbers of their registrations: those that the asker lacks.
+        numbers: Their keys, with the numbers of their registrations: those that the caller lacks.
         complete: Whether these are all there are.
     """
 
@@ -173,9 +173,9 @@ class EndResult(Enum):
     """What came of the end of a write.
 
     DONE: it has ended.
-    WANTED: it has ended; a read of one of its keys was refused while it was pending.
+    CONTENDED: it has ended; a read of one of its keys was refused while it was pending.
     BEHIND: queries were registered that the writer does not know; the write is still pending.
-    CONTESTED: somebody else wrote the same keys meanwhile; the write is still pending.
+    CONCURRENT: somebody else wrote the same keys meanwhile; the write is still pending.
     """
 
     DONE = auto()
@@ -205,7 +205,7 @@ class Snapshot:
 
 
 OnContention: TypeAlias = Callable[[Partition, str], Awaitable[object]]
-"""Told of a key that somebody wanted to read; empty: the result of any query of the class."""
+"""Called with a key that a read was refused for; empty: the result of any query of the class."""
 
 
 class ServerSketch(Protocol):
@@ -250,7 +250,7 @@ class ServerSketch(Protocol):
         """
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
-        """Mark keys as being written, in one atomic step; a token given twice counts once."""
+        """Announce a write of keys, in one atomic step; a token given twice counts once."""
 
     async def end(
         self,
@@ -259,7 +259,7 @@ class ServerSketch(Protocol):
         versions: Mapping[str, int],
         changes: ResultChanges | None = None,
     ) -> EndResult:
-        """Clear a write's mark and set the versions it made, by maximum; lets unknown tokens be.
+        """End a pending write and set the versions it made, by maximum; ignores unknown tokens.
 
         Results that the write may have changed enter the filter before, whatever comes of it; with
         `changes` the write ends only if nothing speaks against what they say.
@@ -280,13 +280,13 @@ class ServerSketch(Protocol):
         """
 
     async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
-        """Tell the queries registered after a mark; all if it is 0, or of another life."""
+        """Return what was registered after a sequence; all if it is 0, or of another generation."""
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
         """Note that query results may have changed; they are registered no more."""
 
     async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
-        """Tell the versions that were read after `report_read`; ignored if a write came between."""
+        """Set the versions that were read after `report_read`; ignored if a write came between."""
 
     async def snapshot(self, partitions: Sequence[Partition]) -> Snapshot:
         """Return the union of the filters of partitions."""
@@ -295,10 +295,10 @@ class ServerSketch(Protocol):
         """List writes whose leases have ended; the caller fences them, purges, and ends them."""
 
     async def listen(self, on_contention: OnContention) -> None:
-        """Tell of reads that were refused because of marks that may linger, until cancelled.
+        """Notify of reads that were refused because of cached write leases, until cancelled.
 
-        The first one of each mark is told, to all replicas, as far as that is possible: a message
-        may be lost. It raises nothing, and ends at once where no mark lingers.
+        The first one of each pending write reaches all replicas, as far as that is possible: a
+        message may be lost. It raises nothing, and ends at once where no lease is cached.
         """
 
     async def close(self) -> None:
@@ -310,7 +310,7 @@ class Purge:
     """A key that caches are to forget.
 
     Attributes:
-        ticket: Tells this purge from a later one of the same key.
+        ticket: Distinguishes this purge from a later one of the same key.
     """
 
     partition: Partition
@@ -366,7 +366,7 @@ class PartitionState:
 
 
 class Inspectable(Protocol):
-    """A sketch that tells how it is, at a cost that does not grow with its keys."""
+    """A sketch that describes its state, at a cost that does not grow with its keys."""
 
     kept_in: str
     """In what it is kept."""

@@ -53,7 +53,7 @@ class WireError(ValueError):
 
 
 class UnknownResource(LookupError):
-    """The map does not tell all groups of it: it has to be revalidated."""
+    """The map does not have all groups of it: it has to be revalidated."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class ClientFilter:
         """Return the keys by which an object is tested, or only some fields of it.
 
         Raises:
-            UnknownResource: The map does not tell all groups of it.
+            UnknownResource: The map does not have all groups of it.
         """
         groups = self.map.get(class_name, {})
         if fields is None:
@@ -138,7 +138,7 @@ class ClientFilter:
 
     @property
     def map_digest(self) -> str:
-        """Tells one map from another, for the entity tag."""
+        """Distinguishes maps, for the entity tag."""
         return blake2b(self.map_text, digest_size=8).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Purging: caches are asked to forget what was written."""
+"""Purging: caches are requested to forget what was written."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ class Lane:
     """Sends to one purger, with retries, and leaves it alone for a while when it fails."""
 
     def __init__(
-        self, purger: Purger, limits: PurgingLimits, tell: PurgeEvents, timing: Timing
+        self, purger: Purger, limits: PurgingLimits, on_event: PurgeEvents, timing: Timing
     ) -> None:
         self._purger = purger
         self._limits = limits
-        self._on_event = tell
+        self._on_event = on_event
         self._timing = timing
         self._busy = 0
         self._failures = 0
@@ -86,7 +86,7 @@ class Lane:
         return not self.paused and self._busy < (self._limits.at_once if self.trusted else 1)
 
     def deliver(self, keys: Sequence[CachedKey]) -> Coroutine[None, None, frozenset[CachedKey]]:
-        """Take a batch, if there is room; what is returned sends it, and tells what is confirmed.
+        """Take a batch, if there is room; what is returned sends it, and returns what is confirmed.
 
         The room is taken at once, not when sending begins.
         """

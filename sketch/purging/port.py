@@ -22,7 +22,6 @@ __all__ = [
     "Reason",
 ]
 
-
 Reason: TypeAlias = Literal["unreachable", "timeout", "refused"]
 
 
@@ -54,7 +53,7 @@ class PurgeFailed(Exception):
 
 
 class Purger(Protocol):
-    """Asks one cache, or one API that speaks for many, to forget keys."""
+    """Has one cache, or one API that speaks for many, forget keys."""
 
     @property
     def name(self) -> str:

@@ -27,7 +27,6 @@ __all__ = [
     "varnish",
 ]
 
-
 _SECRET: Final = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)*")
 
 
@@ -102,10 +101,10 @@ _KEY_PLACEHOLDER: Final = "{secret}"
 
 @dataclass(frozen=True, slots=True)
 class TagApi:
-    """How a cache is asked to forget tags.
+    """The requests by which a cache forgets tags.
 
     Attributes:
-        secret: The key or token it asks for; shown nowhere.
+        secret: The key or token it requires; shown nowhere.
         headers: Its header fields. ``{tags}`` in a value stands for the tags, ``{secret}`` for the
             secret.
         body: Its JSON body, if it has one. A text ``"{tags}"`` stands for the list of the tags.

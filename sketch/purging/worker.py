@@ -32,7 +32,7 @@ class Purging:
         queue: PurgeQueue,
         purgers: Sequence[Purger],
         partitions: Callable[[], Sequence[Partition]],
-        tell: PurgeEvents,
+        on_event: PurgeEvents,
         limits: PurgingLimits | None = None,
         timing: Timing | None = None,
     ) -> None:
@@ -40,10 +40,10 @@ class Purging:
             raise ValueError("Purging needs a purger.")
         self._queue = queue
         self._partitions = partitions
-        self._on_event = tell
+        self._on_event = on_event
         self._limits = limits or PurgingLimits()
         self._timing = timing or Timing()
-        self._lanes = [Lane(purger, self._limits, tell, self._timing) for purger in purgers]
+        self._lanes = [Lane(purger, self._limits, on_event, self._timing) for purger in purgers]
         self._waiting = WaitingKeys()
         self._woken = asyncio.Event()
 
@@ -143,7 +143,7 @@ _FORGOTTEN_S: Final = 120.0
 
 
 class WaitingKeys:
-    """Remembers them for what is told of purging; what is owed is the queue's to remember."""
+    """Remembers keys for the events of purging; what is owed is the queue's to remember."""
 
     def __init__(self) -> None:
         self._since: dict[CachedKey, float] = {}
@@ -167,7 +167,7 @@ class WaitingKeys:
             self._since.pop(key, None)
 
     def event(self, now: float) -> PurgesWaiting:
-        """Return what there is to tell; keys count as repeated once."""
+        """Return what waits; keys count as repeated once."""
         while self._taken:
             key, taken = next(iter(self._taken.items()))
             if now - taken < _FORGOTTEN_S:

@@ -172,7 +172,7 @@ class ScriptClient:
         try:
             self._run_id = f"{facts['run_id']}.{facts['master_replid']}.{self._fingerprint}"
         except KeyError:
-            raise SketchUnavailable("The sketch's Redis does not tell its run id.") from None
+            raise SketchUnavailable("The sketch's Redis does not name its run id.") from None
 
 
 def accepted(replies: Sequence[Any]) -> bool:

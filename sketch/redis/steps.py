@@ -1,4 +1,4 @@
-"""Coalescing: steps that callers ask for at the same time go together."""
+"""Coalescing: steps that are requested at the same time go together."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from app.coherence.purges import make_purgers
+from app.coherence.caches import make_purgers
 from app.settings.main import PurgeTarget
 from sketch.purging import (
     CachedKey,

@@ -1,20 +1,23 @@
-"""Health: the probes of platforms, and the metrics."""
+"""Health: what platforms probe, and the metrics.
+
+Three questions have three answers. *Startup*: has the process come up once? Until then the other
+two mean nothing; one that never was able to serve has not come up. *Live*: does it still answer? If
+not, kill it; stores that are away are no reason. *Ready*: should requests be sent to it now? Not
+while there is nothing that it could serve, and not any more once it drains.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 import orjson
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from app.admin.lifecycle import Lifecycle
-
-__all__ = ["Refresh", "health_routes"]
+__all__ = ["Lifecycle", "Refresh", "health_routes"]
 
 Refresh: TypeAlias = Callable[[], Awaitable[None]]
-_Route: TypeAlias = Callable[[], Awaitable[Response]]
 
 
 def health_routes(
@@ -28,36 +31,23 @@ def health_routes(
     """Make the routes; where others need keys (`guarded`), readiness names no class."""
     router = APIRouter()
 
-    async def readiness() -> dict[str, Any]:
-        return lifecycle.readiness(await stores())
-
-    router.get("/startup")(_startup(readiness, lifecycle))
-    router.get("/live")(_live)
-    router.get("/ready")(_ready(readiness, guarded=guarded))
-    router.get("/metrics", response_class=Response)(_exposition(metrics, refresh))
-    return router
-
-
-async def _live() -> dict[str, bool]:
-    """Say that the process runs; it says nothing about the stores."""
-    return {"live": True}
-
-
-def _startup(readiness: Callable[[], Awaitable[dict[str, Any]]], lifecycle: Lifecycle) -> _Route:
+    @router.get("/startup")
     async def startup() -> Response:
         """Say whether the process has been ready once (503 until then)."""
         if not lifecycle.came_up:
-            await readiness()
+            lifecycle.readiness(await stores())
         body = orjson.dumps({"started": lifecycle.came_up})
         return Response(body, 200 if lifecycle.came_up else 503, media_type="application/json")
 
-    return startup
+    @router.get("/live")
+    async def live() -> dict[str, bool]:
+        """Say that the process runs; it says nothing about the stores."""
+        return {"live": True}
 
-
-def _ready(readiness: Callable[[], Awaitable[dict[str, Any]]], *, guarded: bool) -> _Route:
+    @router.get("/ready")
     async def ready() -> Response:
         """Say whether to send requests here, and which systems are away (503: send none)."""
-        state = await readiness()
+        state = lifecycle.readiness(await stores())
         if guarded:
             state = _outline(state)
         headers = {"Portolan-Degraded": ", ".join(state["degraded"])}
@@ -68,7 +58,14 @@ def _ready(readiness: Callable[[], Awaitable[dict[str, Any]]], *, guarded: bool)
             "application/json",
         )
 
-    return ready
+    @router.get("/metrics", response_class=Response)
+    async def exposition() -> Response:
+        """Show all metrics in Prometheus' text format."""
+        if refresh is not None:
+            await refresh()
+        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+
+    return router
 
 
 def _outline(state: dict[str, Any]) -> dict[str, Any]:
@@ -77,11 +74,20 @@ def _outline(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "catalogue": {"ok": state["catalogue"]["ok"]}, "systems": systems}
 
 
-def _exposition(metrics: CollectorRegistry, refresh: Refresh | None) -> _Route:
-    async def exposition() -> Response:
-        """Show all metrics in Prometheus' text format."""
-        if refresh is not None:
-            await refresh()
-        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+class Lifecycle:
+    """Whether this process has started, and whether it drains.
 
-    return exposition
+    Attributes:
+        came_up: Whether it could serve at some time.
+        draining: Whether it is about to end: what comes is still answered, but should go elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self.came_up = False
+        self.draining = False
+
+    def readiness(self, stores: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the readiness of the process, and record that it has come up."""
+        self.came_up = self.came_up or bool(stores["ready"])
+        ready = bool(stores["ready"]) and not self.draining
+        return {**stores, "ready": ready, "draining": self.draining}

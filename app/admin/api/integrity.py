@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Query
 
+from app.admin.api.responses import DatabaseName, part
 from app.http.framework import SmallBodies
-from mediator.base.errors import Conflict
 from mediator.integrity.check import Integrity
 
 __all__ = ["router"]
@@ -16,21 +16,13 @@ router = APIRouter(route_class=SmallBodies)
 
 _MOST: Final = 1_000_000
 
-Database = Annotated[str, Path(pattern="^[a-z][a-z0-9_]{0,62}$")]
 Objects = Annotated[int, Query(ge=1, le=_MOST, description="Objects compared at most.")]
-
-
-def _integrity(request: Request) -> Integrity:
-    integrity: Integrity | None = request.app.state.integrity
-    if integrity is None:
-        raise Conflict("This process compares nothing.")
-    return integrity
 
 
 @router.post("/integrity/{database}")
 async def check_integrity(
-    database: Database,
-    integrity: Annotated[Integrity, Depends(_integrity)],
+    database: DatabaseName,
+    integrity: Annotated[Integrity, part("integrity", "This process compares nothing.")],
     objects: Objects = 10_000,
 ) -> dict[str, Any]:
     """Compare what the systems hold of a database with what the feed says of it.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 
-from app.admin.api.responses import Body, Control, DatabaseName, json_request
+from app.admin.api.responses import Body, Control, DatabaseName, OfDatabase, json_request
 from mediator.placement.advice import ADVICE
 from mediator.placement.what_if import SUPPOSITION
 from mediator.schema.parse import SCHEMA
@@ -21,7 +21,6 @@ _ADVICE["properties"]["schema"] = json_schema_of(SCHEMA)
 
 ClassName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 FieldName = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
-OfDatabase = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
 
 @router.post("/advice", openapi_extra=json_request(_ADVICE))

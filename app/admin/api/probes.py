@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter
 
-from app.admin.api.responses import Body, json_request
+from app.admin.api.responses import Body, json_request, part
 from app.http.framework import SmallBodies
-from mediator.base.errors import Conflict, NotFound
+from mediator.base.errors import NotFound
 from mediator.staleness_probes.model import (
     MAX_COUNT,
     MAX_DURATION_S,
@@ -18,7 +18,7 @@ from mediator.staleness_probes.model import (
 )
 from mediator.staleness_probes.service import StalenessProbes
 
-__all__ = ["router"]
+__all__ = ["Probes", "router"]
 
 router = APIRouter(route_class=SmallBodies)
 
@@ -56,15 +56,7 @@ PROBE_REQUEST: Final[dict[str, Any]] = {
     },
 }
 
-
-def _probes(request: Request) -> StalenessProbes:
-    probes: StalenessProbes | None = request.app.state.probes
-    if probes is None:
-        raise Conflict("This process carries out no probes.")
-    return probes
-
-
-Probes = Annotated[StalenessProbes, Depends(_probes)]
+Probes = Annotated[StalenessProbes, part("probes", "This process carries out no probes.")]
 
 
 @router.post("/probes/staleness", status_code=202, openapi_extra=json_request(PROBE_REQUEST))

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from app.admin.api.responses import DatabaseName
+from app.admin.api.responses import DatabaseName, part
 from app.http.framework import SmallBodies
 from mediator.access.model import MAX_GRANTS, MAX_SUBJECT_LENGTH
 from mediator.access.tenancy import Tenancy
-from mediator.base.errors import Conflict
 
 __all__ = ["router"]
 
 router = APIRouter(route_class=SmallBodies)
 
-
-def _tenancy(request: Request) -> Tenancy:
-    tenancy: Tenancy | None = request.app.state.tenancy
-    if tenancy is None:
-        raise Conflict("This process knows no tenants.")
-    return tenancy
-
-
-Tenants = Annotated[Tenancy, Depends(_tenancy)]
+Tenants = Annotated[Tenancy, part("tenancy", "This process knows no tenants.")]
 TenantName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
@@ -66,7 +57,7 @@ class TenantDocument(BaseModel):
 
 
 class KeyRequest(BaseModel):
-    """A key that is asked for."""
+    """A key that is to be made."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query
 
-from app.admin.api.responses import DatabaseName
-from mediator.base.errors import Conflict
+from app.admin.api.responses import DatabaseName, part
 from mediator.materialisation.service import ViewService
 
 __all__ = ["router"]
 
 router = APIRouter()
 
-
-def _views(request: Request) -> ViewService:
-    service: ViewService | None = request.app.state.views
-    if service is None:
-        raise Conflict("This process keeps no views.")
-    return service
-
-
-Views = Annotated[ViewService, Depends(_views)]
+Views = Annotated[ViewService, part("views", "This process keeps no views.")]
 Repair = Annotated[bool, Query(description="Make good what is wrong.")]
 
 

@@ -8,12 +8,10 @@ from typing import Any, Final
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.admin.pages.forms import read_form
-from app.admin.pages.page import HEADERS, Page, page_router, render
+from app.admin.api.probes import Probes
+from app.admin.pages.page import HEADERS, Page, page_router, read_form, render
 from app.admin.pages.series import purges, ttls
-from mediator.base.errors import Conflict
 from mediator.staleness_probes.model import read_request
-from mediator.staleness_probes.service import StalenessProbes
 
 __all__ = ["PAGE"]
 
@@ -40,11 +38,10 @@ async def show(request: Request) -> Response:
 
 
 @router.post("/coherence/probe")
-async def begin(request: Request) -> Response:
+async def begin(request: Request, probes: Probes) -> Response:
     """Begin a probe, as the form says."""
     form = await read_form(request, _FIELDS)
     database, _, class_name = form.get("class", "").partition("/")
-    probes = _probes(request)
     probe: dict[str, Any] = {
         "database": database,
         "class": class_name,
@@ -57,17 +54,10 @@ async def begin(request: Request) -> Response:
 
 
 @router.post("/coherence/probe/stop")
-async def stop(request: Request) -> Response:
+async def stop(probes: Probes) -> Response:
     """End the probe that goes on."""
-    await _probes(request).stop()
+    await probes.stop()
     return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
-
-
-def _probes(request: Request) -> StalenessProbes:
-    probes: StalenessProbes | None = request.app.state.probes
-    if probes is None:
-        raise Conflict("This process carries out no probes.")
-    return probes
 
 
 def _number(text: str | None) -> Any:

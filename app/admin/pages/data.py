@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 
-from app.admin.pages.data_client import Refused, ask, chosen_database
+from app.admin.pages.data_client import Refused, chosen_database, send
 from app.admin.pages.page import Page, page_router, render
 
 __all__ = ["PAGE"]
@@ -39,7 +39,7 @@ async def show(
         parameters = {key: text for key, text in given.items() if text}
         parameters |= {"limit": str(limit), "explain": "true"}
         try:
-            answer = await ask(request, "GET", f"{name}/{chosen}", parameters)
+            answer = await send(request, "GET", f"{name}/{chosen}", parameters)
         except Refused as refused:
             problem = refused.problem
     return render(

@@ -1,4 +1,4 @@
-"""Asking the data API as a client does, inside this process and with the caller's own credentials.
+"""A client of the data API, inside this process and with the caller's own credentials.
 
 So a page shows what a client would get: the same checks, the same values, the same problems.
 """
@@ -15,7 +15,7 @@ from fastapi import Request
 from app.security.authentication import as_bearer
 from mediator.base.errors import NotFound, Unavailable
 
-__all__ = ["Refused", "ask", "chosen_database"]
+__all__ = ["Refused", "chosen_database", "send"]
 
 
 class Refused(Exception):
@@ -26,7 +26,7 @@ class Refused(Exception):
         self.problem = problem
 
 
-async def ask(
+async def send(
     request: Request,
     method: str,
     path: str,

@@ -9,9 +9,8 @@ import orjson
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.admin.pages.data_client import Refused, ask, chosen_database
-from app.admin.pages.forms import read_form
-from app.admin.pages.page import HEADERS, Page, page_router, render
+from app.admin.pages.data_client import Refused, chosen_database, send
+from app.admin.pages.page import HEADERS, Page, page_router, read_form, render
 from mediator.catalogue.runs import ENDED
 from spark_jobs.kinds import example_of, find_kind, kind_names
 
@@ -47,7 +46,7 @@ async def submit(request: Request, database: DatabaseName) -> Response:
     job, forecast = form.get("job", ""), form.get("do") != "start"
     wanted = {"dry_run": str(forecast).lower()}
     try:
-        run = await ask(request, "POST", f"{database}/jobs", wanted, job.encode())
+        run = await send(request, "POST", f"{database}/jobs", wanted, job.encode())
     except Refused as refused:
         return await _runs(request, database, form.get("kind", ""), job, refused.problem)
     return _back(database, run["id"])
@@ -64,7 +63,7 @@ async def _runs(
     databases, name = await chosen_database(request, database)
     listed: dict[str, Any] = {"items": [], "next": None}
     if name:
-        listed = await ask(request, "GET", f"{name}/jobs", _page(after))
+        listed = await send(request, "GET", f"{name}/jobs", _page(after))
     return render(
         request,
         "jobs.html",
@@ -83,11 +82,11 @@ async def show_run(
     request: Request, database: DatabaseName, run: Run, after: After = None
 ) -> Response:
     """Show a run, and a page of its result."""
-    shown = await ask(request, "GET", f"{database}/jobs/{run}")
+    shown = await send(request, "GET", f"{database}/jobs/{run}")
     result, gone = None, None
     if shown["state"] == "done" and not shown["dry_run"]:
         try:
-            result = await ask(request, "GET", f"{database}/jobs/{run}/results", _page(after))
+            result = await send(request, "GET", f"{database}/jobs/{run}/results", _page(after))
         except Refused as refused:
             gone = str(refused)
     return render(
@@ -105,14 +104,14 @@ async def show_run(
 @router.post("/jobs/{database}/{run}/cancel")
 async def cancel(request: Request, database: DatabaseName, run: Run) -> Response:
     """Cancel a run."""
-    await ask(request, "DELETE", f"{database}/jobs/{run}")
+    await send(request, "DELETE", f"{database}/jobs/{run}")
     return _back(database, run)
 
 
 @router.post("/jobs/{database}/{run}/resume")
 async def resume(request: Request, database: DatabaseName, run: Run) -> Response:
     """Go on with a run that failed or was cancelled."""
-    await ask(request, "POST", f"{database}/jobs/{run}/resume")
+    await send(request, "POST", f"{database}/jobs/{run}/resume")
     return _back(database, run)
 
 

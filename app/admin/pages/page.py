@@ -13,10 +13,12 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
 from app.admin.pages.data_client import Refused
+from app.http.framework import read_limited
+from app.http.paths import parse_query
 from app.http.problems import INVALID, HttpError, problem_of
 from mediator.base.errors import Location, MediatorError
 
-__all__ = ["HEADERS", "Page", "page_router", "render"]
+__all__ = ["HEADERS", "Page", "page_router", "read_form", "render"]
 
 HEADERS: Final = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; object-src 'none';"
@@ -82,3 +84,17 @@ class _PageRoute(APIRoute):
 
 def _shown(request: Request, problem: dict[str, Any]) -> Response:
     return render(request, "problem.html", problem["status"], problem=problem)
+
+
+_LARGEST: Final = 4_096
+
+
+async def read_form(
+    request: Request, allowed: frozenset[str], largest: int = _LARGEST
+) -> dict[str, str]:
+    """Read a form.
+
+    Raises:
+        HttpError: It is too large, or has a field that is unknown or doubled.
+    """
+    return parse_query(await read_limited(request, largest), allowed)

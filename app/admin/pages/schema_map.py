@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
 
 from app.admin.pages.data_client import chosen_database
-from app.admin.pages.explanations import flips, margin, reasons
 from app.admin.pages.page import Page, page_router, render
 from mediator.control.port import ControlPlane
+from mediator.placement.figures import metric, name_of, share
 
-__all__ = ["PAGE", "colours_of"]
+__all__ = ["PAGE", "colours_of", "flips", "margin", "reasons"]
 
 router = page_router()
 _ROOT: Final = "*"
@@ -75,3 +76,77 @@ def _tree(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 PAGE = Page("Map", "/map", "Which system serves which fragment of a database, and why.", router)
+
+_NOT_FAR: Final = 1_000.0
+"""A threshold further away than this factor is no threshold in practice."""
+
+
+def reasons(explained: Mapping[str, Any]) -> list[str]:
+    """Say for each requirement with a metric how well each system meets it."""
+    candidates = explained["candidates"]
+    scored = {name: c["terms"] for name, c in candidates.items() if c["terms"]}
+    if not scored:
+        return []
+    total = sum(term["weight"] for term in next(iter(scored.values())))
+    columns = zip(*scored.values(), strict=True)
+    return [_requirement(list(scored), column, total) for column in columns]
+
+
+def margin(explained: Mapping[str, Any]) -> str:
+    """Say by how much the chosen system leads, or follows where data holds it."""
+    scores = explained["scores"]
+    chosen, margin = explained["system"], explained["margin"]
+    if chosen not in scores:
+        return "No score decided."
+    if margin is None:
+        return f"{chosen} is the only system that can serve it."
+    best = max(scores, key=lambda name: scores[name])
+    if best != chosen:
+        return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
+    runner_up = margin["runner_up"]
+    ahead = share(margin["ratio"]) if margin["ratio"] < _NOT_FAR else "far"
+    return (
+        f"{chosen} scores {scores[chosen]:.3g} and {runner_up}, the runner-up,"
+        f" {scores[runner_up]:.3g}: {ahead} ahead."
+    )
+
+
+def flips(explained: Mapping[str, Any]) -> list[str]:
+    """Say what would flip the choice, one metric of one system at a time, the nearest first."""
+    sentences = [
+        (_distance(threshold["measured"], value), _flip(threshold, value, word))
+        for threshold in explained["thresholds"]
+        for value, word in ((threshold["below"], "fell to"), (threshold["above"], "rose to"))
+        if value is not None
+    ]
+    return [sentence for distance, sentence in sorted(sentences) if distance <= _NOT_FAR]
+
+
+def _requirement(names: Sequence[str], terms: Sequence[Mapping[str, Any]], total: float) -> str:
+    first = terms[0]
+    name, goal = first["metric"], first["goal"]
+    subject = name_of(name).capitalize()
+    if first["statistic"] == "p99":
+        subject += ", 99th percentile"
+    target = f"goal {metric(goal, name)}" if goal is not None else "by a utility of at most 1"
+    weight = f"{share(first['weight'] / total)} of the score"
+    values = "; ".join(_met(system, term) for system, term in zip(names, terms, strict=True))
+    return f"{subject} ({target}; {weight}): {values}."
+
+
+def _met(system: str, term: Mapping[str, Any]) -> str:
+    worth = f"{term['f']:.3g} times the goal" if term["by"] == "goal" else f"worth {term['f']:.3g}"
+    return f"{system} has {metric(term['measured'], term['metric'])}, {worth}"
+
+
+def _flip(threshold: Mapping[str, Any], value: float, word: str) -> str:
+    name = threshold["metric"]
+    statistic = "99th percentile of the " if threshold["statistic"] == "p99" else ""
+    now = metric(threshold["measured"], name)
+    subject = f"the {statistic}{name_of(name)} of {threshold['system']}"
+    return f"{subject} {word} {metric(value, name)} (it is {now})"
+
+
+def _distance(measured: float, value: float) -> float:
+    low, high = sorted((measured, value))
+    return high / low if low > 0 else float("inf")

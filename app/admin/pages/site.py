@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import FastAPI
+import orjson
+from fastapi import APIRouter, FastAPI, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.admin.pages import coherence, data, jobs, overview, schema_map, what_if
-from app.admin.pages.assets import Assets
-from app.admin.pages.formatting import FILTERS
 from app.admin.pages.page import Page
+from app.http.problems import ROUTE_NOT_FOUND, HttpError
+from mediator.placement.figures import NONE, metric, name_of, number, seconds, share
 
-__all__ = ["PAGES", "mount_pages"]
+__all__ = ["FILTERS", "LONGEST", "PAGES", "Assets", "mount_pages"]
 
 PAGES: Final[tuple[Page, ...]] = (
     overview.PAGE,
@@ -60,3 +63,80 @@ class _Site:
             default=self._pages[0],
         )
         return self._environment.get_template(template).render(page=page, **context)
+
+
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+class Assets:
+    """The files of a folder, read once.
+
+    All share one digest: modules import one another by relative addresses.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        files = (path for path in sorted(folder.rglob("*")) if path.suffix in _TYPES)
+        self._files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+        digest = blake2b(digest_size=8)
+        for name, content in self._files.items():
+            digest.update(b"%b\0%d\0%b" % (name.encode(), len(content), content))
+        self._digest = digest.hexdigest()
+
+    def address(self, name: str) -> str:
+        """Return the address of a file."""
+        if name not in self._files:
+            raise KeyError(name)
+        return f"/static/{self._digest}/{name}"
+
+    def router(self) -> APIRouter:
+        """Return the route that serves them."""
+        router = APIRouter(include_in_schema=False)
+        router.get("/static/{digest}/{name:path}")(self._serve)
+        return router
+
+    async def _serve(self, digest: str, name: str) -> Response:
+        content = self._files.get(name) if digest == self._digest else None
+        if content is None:
+            raise HttpError(ROUTE_NOT_FOUND, "There is no such file.")
+        headers = {
+            "cache-control": "public, max-age=31536000, immutable",
+            "x-content-type-options": "nosniff",
+        }
+        return Response(content, headers=headers, media_type=_TYPES[Path(name).suffix])
+
+
+LONGEST: Final = 160
+"""Characters of a value that are shown; of longer ones the beginning, and how long they are."""
+
+
+def moment(value: str | float | None) -> str:
+    """Write a time, given in seconds since 1970 or in RFC 3339, in UTC."""
+    if value is None:
+        return NONE
+    time = datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else None
+    time = time or datetime.fromisoformat(str(value))
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def cut(value: Any) -> str:
+    """Write a JSON value, the beginning if it is long."""
+    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}… ({len(text):,} characters)"
+
+
+FILTERS: Final[dict[str, Callable[..., str]]] = {
+    "seconds": seconds,
+    "number": number,
+    "share": share,
+    "words": name_of,
+    "metric": metric,
+    "moment": moment,
+    "cut": cut,
+}

@@ -40,12 +40,9 @@ class RunStreams:
     def follow(
         self, run: StoredRun, request: Request, permission: Permission
     ) -> AsyncIterator[bytes]:
-        """Return the events of a run, the present state first; they end with the run.
+        """Return the events of a run, the present state first.
 
-        Args:
-            run: The run.
-            request: The client: the events end when it disconnects.
-            permission: Whether the run may still be shown; if not, the events end.
+        They end with the run, when the client disconnects, and when the run may no longer be shown.
 
         Raises:
             Unavailable: There are too many streams.

@@ -28,13 +28,7 @@ __all__ = ["RunResults"]
 
 
 class RunResults:
-    """Results of runs.
-
-    Args:
-        directory: Finds databases and classes.
-        job_backend: Runs, workers and results; None: there are no jobs here.
-        options: Bounds and keys.
-    """
+    """Results of runs."""
 
     def __init__(
         self, directory: Directory, job_backend: JobBackend | None, options: DataOptions

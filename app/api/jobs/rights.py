@@ -25,21 +25,13 @@ Permission: TypeAlias = Callable[[], bool]
 
 
 class RunRights:
-    """Authorises requests for runs.
-
-    Args:
-        directory: Finds classes, also those that another replica has just created.
-    """
+    """Authorises requests for runs; all its methods raise what `Access.require` does."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
     async def require_submission(self, access: Access, database: str, job: Job) -> None:
-        """Return if a job may be submitted.
-
-        Raises:
-            Unauthenticated, Forbidden, NotFound: As `Access.require` does.
-        """
+        """Return if a job may be submitted."""
         for class_name in job.reads:
             await self._require(access, Scope.READ, database, class_name)
             access.require_all(database, class_name)
@@ -47,11 +39,7 @@ class RunRights:
             await self._require_write(access, database, job.into.class_name)
 
     async def require_view(self, access: Access, run: StoredRun) -> Permission:
-        """Return if a run may be shown, and how to check that later again.
-
-        Raises:
-            Unauthenticated, Forbidden, NotFound: As `Access.require` does.
-        """
+        """Return if a run may be shown, and how to check that later again."""
         reads = _stored_reads(access, run)
         for class_name in reads:
             await self._require(access, Scope.READ, run.database, class_name)
@@ -66,7 +54,7 @@ class RunRights:
         )
 
     async def require_control(self, access: Access, run: StoredRun) -> None:
-        """Return if a run may be cancelled or resumed; raises what `require_view` does."""
+        """Return if a run may be cancelled or resumed."""
         await self.require_view(access, run)
         if writes := run.document.get("writes"):
             await self._require_write(access, run.database, writes)

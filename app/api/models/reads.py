@@ -37,7 +37,7 @@ class Listing(Answer):
 
 
 class ChangesParameters(Parameters):
-    """What of the feed is asked for."""
+    """Which changes of the feed are requested."""
 
     class_name: str | None = Field(
         None, alias="class", description="Changes of one class.", json_schema_extra=NAME_SCHEMA

@@ -106,7 +106,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
         "max_age",
         "query",
         {"type": "integer", "minimum": 1, "maximum": LONGEST_AGE_S},
-        "Seconds for which caches may keep the answer; it tells its date in Portolan-As-Of.",
+        "Seconds for which caches may keep the answer; Portolan-As-Of has its date.",
     ),
     "ids": _parameter(
         "ids", "query", {"type": "string", "minLength": 1}, "Ids, percent-encoded in the list."
@@ -145,7 +145,7 @@ _HEADERS: Final[dict[str, Any]] = {
     "CDN-Cache-Control": _header("RFC 9213: for how long shared caches may keep the answer."),
     "Cache-Groups": _header("RFC 9875: tags by which caches forget the answer."),
     "Cache-Status": _header("RFC 9211: whether the sketch or a store answered."),
-    "Portolan-Expires": _header("End of the answer's life in microseconds since 1970."),
+    "Portolan-Expires": _header("When the answer expires, in microseconds since 1970."),
     "Portolan-As-Of": _header("When the answer was true, in microseconds of the sketch's clock."),
     "Portolan-Sketch-Time": _header("When the bits of the filter held, likewise."),
     "Location": _header("The address of the new object."),

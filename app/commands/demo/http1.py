@@ -26,14 +26,7 @@ def render(
     body: bytes = b"",
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return the bytes of a request.
-
-    Args:
-        method: The method.
-        target: Path and query.
-        body: The body; its length is stated if there is one.
-        headers: Further header fields.
-    """
+    """Return the bytes of a request; its length is stated if it has a body."""
     fields = {"Host": "localhost", **(headers or {})}
     if body:
         fields["Content-Length"] = str(len(body))
@@ -73,9 +66,6 @@ class Connection(asyncio.Protocol):
         record: Where answers are noted.
         every_s: Seconds from one request to the next; None: as soon as the last one is answered.
             A request that leaves late is measured from when it was due.
-
-    Attributes:
-        ended: Done when the last answer is there, or the connection broke.
     """
 
     def __init__(

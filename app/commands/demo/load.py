@@ -28,10 +28,9 @@ _GRACE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Requests of one kind.
+    """Requests of one kind, sent in order, again and again.
 
     Attributes:
-        requests: Rendered requests, sent in order, again and again.
         connections: How many of them are under way at a time.
         operations: How many operations one of them holds.
         every_s: Seconds between two requests of a connection; None: one follows the other.
@@ -45,12 +44,9 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to send where.
+    """What to send where, all lanes at the same time.
 
     Attributes:
-        host: Where the service listens.
-        port: Its port.
-        lanes: What is sent at the same time.
         seconds: For how long it is measured.
         warm_s: For how long before that it is only sent.
     """
@@ -67,8 +63,7 @@ class Tally:
     """The result of one lane.
 
     Attributes:
-        seconds: For how long was measured.
-        latencies: Of each request in that time, in seconds, sorted.
+        latencies: Of each request in the time measured, in seconds, sorted.
         operations: Operations of one request.
         acknowledged: Operations acknowledged, the time before and after counted in.
     """
@@ -122,12 +117,7 @@ class LoadProcess(SeparateProcess):
     """A load generator in a process of its own, which is started once and used many times."""
 
     async def drive(self, plan: Plan) -> list[Tally]:
-        """Send what a plan says; returns a tally for each lane.
-
-        Raises:
-            Failed: An answer was an error.
-            OSError: A connection broke, or none could be made.
-        """
+        """Send what a plan says; return a tally for each lane, or raise `Failed` or `OSError`."""
         return await self.call(_drive, plan)
 
 

@@ -89,10 +89,6 @@ def affordable(
 ) -> tuple[dict[str, Any], list[str]]:
     """Drop the requirements that no system there meets, so that the rest can be placed.
 
-    Args:
-        schema: A schema.
-        offered: Capabilities that some system has.
-
     Returns:
         The schema without them, and for each of them a line that says what was dropped.
     """
@@ -108,14 +104,10 @@ def affordable(
 
 
 def wholly_on(schema: Mapping[str, Any], capability: str) -> dict[str, Any]:
-    """Tie a whole database to one system: one that has a capability which the others lack.
+    """Tie a whole database to one system, by a capability such as ``joins`` that the others lack.
 
     The classes, fields, groups and indexes stay as they are; the requirements of single parts,
     which might contradict it, go.
-
-    Args:
-        schema: A schema.
-        capability: What is required of the database instead, e.g. ``joins``.
     """
     tied = deepcopy(dict(schema))
     for _, annotated in _nodes(tied):
@@ -133,15 +125,7 @@ def _nodes(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def objects(count: int = 100, seed: int = 1) -> dict[str, dict[str, dict[str, Any]]]:
-    """Make up people, articles and comments.
-
-    Args:
-        count: How many articles and comments.
-        seed: Where the random numbers begin.
-
-    Returns:
-        The objects by class, and in it by id.
-    """
+    """Make up people, articles and comments; return them by class, and in it by id."""
     chance = Random(seed)
     people = {name.lower(): {"name": name} for name in _NAMES}
     articles = {f"a{n}": _article(n, chance) for n in range(count)}

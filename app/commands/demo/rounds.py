@@ -17,15 +17,7 @@ T = TypeVar("T")
 async def interleaved(
     rounds: int, measures: Mapping[str, Callable[[], Awaitable[T]]]
 ) -> dict[str, list[T]]:
-    """Measure every candidate once in each round, one after the other.
-
-    Args:
-        rounds: How many rounds.
-        measures: Measures a candidate, by its name.
-
-    Returns:
-        The measurements of each, in order.
-    """
+    """Measure every candidate once in each round; return the measurements of each, in order."""
     measured: dict[str, list[T]] = {name: [] for name in measures}
     order = tuple(measures.items())
     for number in range(rounds):

@@ -30,12 +30,7 @@ _LAG_S = 2.0
 
 
 class RequestRefused(Failed):
-    """The service answered a request with a problem.
-
-    Attributes:
-        status: The status of the answer.
-        detail: What the problem says.
-    """
+    """The service answered a request with a problem."""
 
     def __init__(self, answer: httpx.Response) -> None:
         self.status = answer.status_code
@@ -46,12 +41,7 @@ class RequestRefused(Failed):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service, with clients of its APIs.
-
-    Attributes:
-        data: Client of the data API.
-        admin: Client of the admin API.
-    """
+    """A running service, with clients of its APIs."""
 
     data: httpx.AsyncClient
     admin: httpx.AsyncClient
@@ -59,12 +49,7 @@ class Service:
     @classmethod
     @contextlib.asynccontextmanager
     async def at(cls, data: str, admin: str) -> AsyncIterator[Self]:
-        """Connect to the addresses of a service.
-
-        Args:
-            data: Address of the data API, without its path.
-            admin: Address of the admin API.
-        """
+        """Connect to the addresses of the data API and the admin API, without their paths."""
         async with (
             httpx.AsyncClient(base_url=f"{data}/v1/", timeout=_TIMEOUT_S) as to_data,
             httpx.AsyncClient(base_url=f"{admin}/admin/v1/", timeout=_TIMEOUT_S) as to_admin,
@@ -93,14 +78,7 @@ class Service:
         return {s["name"]: s["findings"]["server"] for s in await self.systems() if s["findings"]}
 
     async def declare(self, capabilities: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-        """Declare capabilities of all systems of a kind, as an operator does.
-
-        Args:
-            capabilities: Capabilities by the kind of system.
-
-        Returns:
-            The systems as described afterwards.
-        """
+        """Declare capabilities of all systems of a kind, as an operator does."""
         for system in await self.systems():
             declared = {*system["declared"], *capabilities.get(system["kind"], ())}
             if declared != set(system["declared"]):
@@ -109,11 +87,7 @@ class Service:
         return await self.systems()
 
     async def state(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
-        """State metrics of all systems of a kind, as an operator does; they replace measured ones.
-
-        Args:
-            metrics: Metrics by the kind of system.
-        """
+        """State metrics of all systems of a kind; they replace measured ones."""
         for system in await self.systems():
             body = {"metrics": dict(metrics[system["kind"]])}
             await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
@@ -124,12 +98,7 @@ class Service:
         return answer
 
     async def create(self, database: str, objects: Mapping[str, Mapping[str, Any]]) -> None:
-        """Create or replace objects of several classes, in batches.
-
-        Args:
-            database: The database.
-            objects: By class, and in it by id.
-        """
+        """Create or replace objects, given by class, and in it by id, in batches."""
         for class_name, members in objects.items():
             operations = [
                 {"op": "put", "class": class_name, "id": id_, "body": body}
@@ -155,11 +124,7 @@ class Service:
 
 
 async def succeed(request: Any) -> Any:
-    """Await a request that has to succeed; returns its JSON.
-
-    Raises:
-        RequestRefused: It did not.
-    """
+    """Await a request; return its JSON, or raise `RequestRefused`."""
     answer: httpx.Response = await request
     if answer.is_error:
         raise RequestRefused(answer)
@@ -168,11 +133,7 @@ async def succeed(request: Any) -> Any:
 
 @contextlib.asynccontextmanager
 async def portolan(durability: Literal["second", "full"] = "second") -> AsyncIterator[Service]:
-    """Run the service on embedded stores in a scratch directory while the block runs.
-
-    Raises:
-        Interrupted: SIGINT or SIGTERM came meanwhile.
-    """
+    """Run the service on embedded stores in a scratch directory, until the end or a signal."""
     http = HttpSettings(port=0, admin_port=0, log_level="warning")
     with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
         settings = MediatorSettings(embedded=True, data_dir=Path(scratch), durability=durability)

@@ -18,12 +18,7 @@ _NONE = "-"
 class Comparison:
     """The same work on the placed database, and on the one that is wholly on one system.
 
-    Attributes:
-        work: What was done.
-        placed: Operations per second of the placed database.
-        single: The same of the other.
-        placed_p99_s: 99th percentile of its latencies in seconds.
-        single_p99_s: The same of the other.
+    Rates are operations per second, latencies the 99th percentile in seconds.
     """
 
     work: str

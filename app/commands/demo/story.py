@@ -52,9 +52,7 @@ async def run_demo(
 ) -> None:
     """Start the embedded service, show what it does, and leave it up until a signal ends it.
 
-    Raises:
-        Failed: Something that the demo needs was refused.
-        MediatorError, OSError, DataDirectoryBusy, EmbeddedStartError: The service cannot run.
+    Raises `Failed` if something that the demo needs was refused.
     """
     quiet = http.model_copy(update={"log_level": "warning"})
     console.print(

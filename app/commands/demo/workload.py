@@ -28,13 +28,7 @@ T = TypeVar("T")
 
 
 def draw(things: Sequence[T], count: int, seed: int) -> list[T]:
-    """Draw things with replacement: the k-th a k-th as often as the first (Zipf).
-
-    Args:
-        things: The most popular one first.
-        count: How many to draw.
-        seed: Where the random numbers begin.
-    """
+    """Draw things with replacement by Zipf's law: the k-th a k-th as often as the first."""
     weights = [1 / rank for rank in range(1, len(things) + 1)]
     return Random(seed).choices(things, weights, k=count)
 

@@ -28,7 +28,7 @@ from mediator.stores.port import StoreError
 from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu
 from spark_jobs.session import SparkUnavailable, look_for_spark
 
-__all__ = ["Finding", "examine", "examine_environment", "examine_tls"]
+__all__ = ["Finding", "examine", "examine_databases", "examine_environment", "examine_tls"]
 
 OLDEST = (3, 11)
 _SOON = timedelta(days=14)
@@ -36,13 +36,9 @@ _SOON = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """One thing that was looked at: whether it is there and works, and what to do if not.
 
     Attributes:
-        what: What was looked for.
-        found: Whether it is there and works.
-        detail: What was found, or what is missing.
-        remedy: What to do.
         fatal: Whether the service cannot run without it.
     """
 
@@ -56,7 +52,7 @@ class Finding:
 def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
     """Look at the interpreter, Spark, and the databases that the settings name.
 
-    The embedded servers are looked at if they are asked for, or if the settings name no catalogue:
+    The embedded servers are looked at if that is requested, or if the settings name no catalogue:
     an image without them serves external databases all the same.
     """
     findings = [_python(), *_jobs()]
@@ -64,7 +60,7 @@ def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
     if not external:
         findings[1:1] = _embedded()
     if not embedded:
-        findings += asyncio.run(_external(settings))
+        findings += asyncio.run(examine_databases(settings))
     return findings
 
 
@@ -150,7 +146,8 @@ def _gpu() -> list[Finding]:
         return [Finding("GPU", False, error.reason, remedy)]
 
 
-async def _external(settings: MediatorSettings) -> list[Finding]:
+async def examine_databases(settings: MediatorSettings) -> list[Finding]:
+    """Look at the catalogue and the systems that the settings name."""
     systems = [await _system(system) for system in settings.systems]
     return [await _catalogue(settings), *systems]
 

@@ -23,13 +23,7 @@ _REMEDY: Final = (
 
 
 async def examine_service(url: str, objects: int, key: SecretStr | None = None) -> list[Finding]:
-    """Examine an installation by its admin API.
-
-    Args:
-        url: Its address.
-        objects: How many objects of each database are compared with the feed.
-        key: Sent to it; None: it asks for none.
-    """
+    """Examine an installation by its admin API; compare so many objects of each database."""
     headers = bearer(key)
     try:
         async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, headers=headers) as admin:

@@ -1,7 +1,7 @@
 vcl 4.1;
 
 # Purging by tag without modules. A ban is compared with each object that is older than it: by the
-# ban lurker in the background, and when the object is asked for. It names obj.* only, or the lurker
+# ban lurker in the background, and when the object is requested. It names obj.* only, or the lurker
 # could not do so, and bans would pile up.
 
 import std;

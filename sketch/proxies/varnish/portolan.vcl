@@ -65,7 +65,7 @@ sub vcl_backend_fetch {
 }
 
 sub vcl_backend_response {
-    # Never beyond the end of life. Varnish serves within its grace whatever must-revalidate says,
+    # Never beyond the expiry. Varnish serves within its grace whatever must-revalidate says,
     # and with keep it would complete a 304 by old header fields.
     set beresp.grace = 0s;
     set beresp.keep = 0s;
@@ -81,16 +81,16 @@ sub vcl_backend_response {
         || beresp.http.Vary ~ "\*") {
         call portolan_keep_not;
     }
-    # s-maxage counts from the receipt: behind a cache that tells no Age (nginx) lives would add
-    # up. The end of life is absolute, in microseconds; the earlier of the two holds.
+    # s-maxage counts from the receipt: behind a cache that sends no Age (nginx) TTLs would add
+    # up. The expiry is absolute, in microseconds; the earlier of the two holds.
     if (beresp.ttl > std.time(regsub(beresp.http.Portolan-Expires, "^(\d+)(\d{3})\d{3}$", "\1.\2"), now) - now) {
         set beresp.ttl = std.time(regsub(beresp.http.Portolan-Expires, "^(\d+)(\d{3})\d{3}$", "\1.\2"), now) - now;
     }
     if (beresp.ttl <= 0s) {
         call portolan_keep_not;
     }
-    # Within its life all the same: from half of it on whoever asks has the answer fetched anew, and
-    # does not wait for that. Varnish asks by the tag then; a 304 of Portolan has all fields that say
+    # Within its TTL all the same: from half of it on a request has the answer fetched anew, and
+    # does not wait for that. Varnish revalidates by the tag then; a 304 of Portolan has all fields that say
     # what may be kept, or a Cache-Control that forbids it, so none of the old ones stays in force.
     set beresp.grace = beresp.ttl * 0.5;
     set beresp.ttl = beresp.ttl - beresp.grace;

@@ -21,7 +21,7 @@ local function note_contention(key)
   if tonumber(call('ZSCORE', COPIES, key) or 0) <= now then redis.pcall('PUBLISH', PENDING, key) end
 end
 
--- Whether writes of keys are pending; their writers learn of contention when they end, too.
+-- Whether writes of keys are pending; their writers are notified when they end, too.
 local function is_pending(first, last)
   local pending = false
   for i, count in ipairs(values(PENDING, first, last)) do

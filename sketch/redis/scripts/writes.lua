@@ -118,7 +118,7 @@ local function is_concurrent(write)
   return false
 end
 
--- Ends a write if its writer knows all queries that are registered, and, should it ask for that, if
+-- Ends a write if its writer knows all queries that are registered, and, should it require that, if
 -- no other write of its keys was pending meanwhile. Arguments: token; the registration sequence it
 -- knows; '1': no other write; '1': pause registrations for a moment if there are others; pairs of
 -- key, version. Returns 1 or 4 if the write has ended, 2 if other queries are registered, 3 if

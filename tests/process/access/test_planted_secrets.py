@@ -11,7 +11,7 @@ import orjson
 import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from app.commands.doctor.installation import _external
+from app.commands.doctor.installation import examine_databases
 from app.settings.access import AccessSettings
 from app.settings.main import (
     CacheSettings,
@@ -136,6 +136,6 @@ async def test_the_doctor_does_not_print_it() -> None:
     settings = MediatorSettings(
         catalogue_url=SecretStr(NOBODY), systems=[SystemSettings.model_validate(SYSTEM)]
     )
-    findings = await _external(settings)
+    findings = await examine_databases(settings)
     assert len(findings) == 2
     assert PLANTED not in str(findings)

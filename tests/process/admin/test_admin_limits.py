@@ -12,7 +12,7 @@ import pytest
 from app.admin.application import create_admin_app
 from app.http.connections import Connections, PortLimits
 from app.http.framework import BODY_LIMIT, SMALL_BODY_LIMIT
-from app.service.serving import _server
+from app.service.serving import make_server
 from app.telemetry.metrics import Metrics
 from tests.faults.caching.wire import Answer, Connection, read_answer
 from tests.process.service import Service
@@ -27,7 +27,7 @@ HEAD = (
 async def admin(mediator: Service) -> AsyncIterator[str]:
     """The admin port, behind the server that it is behind in service."""
     app = create_admin_app(mediator.mediator.control, Metrics().registry)
-    server = _server(app, Connections(PortLimits()))
+    server = make_server(app, Connections(PortLimits()))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(server.serve([listener]))
         try:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.coherence.uncovered_queries import MOST_UNCOVERED
+from app.coherence.grants import MOST_UNCOVERED
 from app.settings.main import CacheSettings
 from mediator.base.errors import Unavailable
 from mediator.model.guard import CacheKey

@@ -19,17 +19,15 @@ from jwt.algorithms import ECAlgorithm
 
 from app.api.cursors import Cursors
 from app.api.transfer import split_lines
-from app.http.etags import parse_tag
 from app.http.idempotency import parse_key
 from app.http.jsonbody import parse_json
 from app.http.negotiation import accepts_gzip, asks_for, check_accept, media_type
 from app.http.paths import decode_segment, parse_pairs
-from app.http.preconditions import parse_tags
+from app.http.preconditions import parse_tag, parse_tags
 from app.http.prefer import parse_prefer
 from app.http.problems import HttpError
 from app.security.authentication import Authenticator
-from app.security.jwks import KeySet
-from app.security.tokens import TokenRules, Tokens
+from app.security.tokens import KeySet, TokenRules, Tokens
 from mediator.access.cache import AccessCache, AccessSnapshot
 from mediator.access.model import parse_grant
 from mediator.base.clock import SystemClock

@@ -19,10 +19,8 @@ from pydantic import ValidationError
 
 from app.http.browser import BrowserGuard, from_same_site
 from app.security.authentication import Authenticator
-from app.security.jwks import FLOOR_S, KeySet
-from app.security.tokens import LONGEST_TOKEN, TokenRules, Tokens
-from app.settings.access import AccessSettings
-from app.settings.loopback import is_loopback
+from app.security.tokens import FLOOR_S, LONGEST_TOKEN, KeySet, TokenRules, Tokens
+from app.settings.access import AccessSettings, is_loopback
 from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
 from mediator.access.cache import VALID_S, AccessCache, AccessSnapshot, Tenant
 from mediator.access.keys import ApiKey, mint

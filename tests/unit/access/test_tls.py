@@ -17,7 +17,7 @@ from cryptography import x509
 
 from app.commands.doctor.installation import examine_tls
 from app.http.connections import Connections, PortLimits
-from app.service.serving import _server, serving
+from app.service.serving import make_server, serving
 from app.service.tls import Certificate, certificates
 from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
 from tests.process.access.certificates import write_certificate
@@ -32,7 +32,7 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
 
 @asynccontextmanager
 async def served(certificate: Certificate) -> AsyncIterator[int]:
-    server = _server(hello, Connections(PortLimits()), certificate)
+    server = make_server(hello, Connections(PortLimits()), certificate)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(server.serve([listener]))
         try:

@@ -18,10 +18,9 @@ from jinja2 import UndefinedError
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from app.admin.application import create_admin_app
-from app.admin.pages import explanations, formatting, series
-from app.admin.pages.assets import Assets
+from app.admin.pages import schema_map, series, site
 from app.admin.pages.page import Page
-from app.admin.pages.site import PAGES, mount_pages
+from app.admin.pages.site import PAGES, Assets, mount_pages
 from app.telemetry.recent_events import RecentEvents
 from mediator.base.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
@@ -199,7 +198,7 @@ async def test_pages_explain_a_decision_by_its_sentence() -> None:
 
 def test_a_decision_in_words() -> None:
     told = explained()
-    throughput, latency = explanations.reasons(told)
+    throughput, latency = schema_map.reasons(told)
     assert throughput == (
         "Write throughput (goal 10,000/s; 75 % of the score):"
         " fast has 25,000/s, 2.5 times the goal; slow has 12,000/s, 1.2 times the goal."
@@ -208,13 +207,13 @@ def test_a_decision_in_words() -> None:
         "Write latency (by a utility of at most 1; 25 % of the score): fast has 1 ms, worth 1;"
         " slow has 200 ms, worth 0."
     )
-    assert explanations.margin(told).startswith(
+    assert schema_map.margin(told).startswith(
         "fast scores 2.12 and slow, the runner-up, 0.9: 136 % ahead"
     )
 
 
 def test_what_would_flip_it_is_told_nearest_first() -> None:
-    told = explanations.flips(explained())
+    told = schema_map.flips(explained())
     assert told[0] == "the write throughput of slow rose to 28,333/s (it is 12,000/s)"
     assert "the write throughput of fast fell to 8,667/s (it is 25,000/s)" in told
 
@@ -228,7 +227,7 @@ def test_durations(value: float | None, told: str) -> None:
 
 
 def test_long_values_are_cut_and_say_how_long_they_are() -> None:
-    told = formatting.FILTERS["cut"](["x" * 1_000])
+    told = site.FILTERS["cut"](["x" * 1_000])
     assert len(told) < 200
     assert told.endswith("… (1,004 characters)")
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.api.openapi.components import COMPONENTS
 from app.cli import COMMANDS
-from app.http.prefer import _KNOWN
+from app.http.prefer import PREFERENCES
 from benchmarks.harness.runner import available
 from benchmarks.readme import FIGURES, README
 from docs.facts import NO_PROSE, FactsTable, Row
@@ -82,7 +82,7 @@ def test_every_header_field_has_its_row(name: str) -> None:
     row_of("data-api.md", name, "## Header fields")
 
 
-@pytest.mark.parametrize("name", _KNOWN)
+@pytest.mark.parametrize("name", PREFERENCES)
 def test_every_preference_is_explained(name: str) -> None:
     assert f"`{name}" in page("data-api.md")
 

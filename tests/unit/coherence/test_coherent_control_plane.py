@@ -22,7 +22,7 @@ class World:
         self.refused = False
         self.sketch_is_away = False
         world: Any = self
-        self.control = CoherentControlPlane.around(world, world, world, self.propose)
+        self.control = CoherentControlPlane(world, world, world, self.propose)
 
     async def databases(self) -> list[dict[str, Any]]:
         return [{"name": name, "classes": classes} for name, classes in self.schemas.items()]

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.etags import format_tag, parse_tag
-from app.http.preconditions import Preconditions, Tags, binding_versions, parse_tags
+from app.http.preconditions import (
+    Preconditions,
+    Tags,
+    binding_versions,
+    format_tag,
+    parse_tag,
+    parse_tags,
+)
 from app.http.problems import HttpError
 from mediator.base.errors import PreconditionFailed
 

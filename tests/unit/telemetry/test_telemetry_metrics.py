@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry, generate_latest
 
+from app.admin.api.health import Lifecycle
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
-from app.admin.lifecycle import Lifecycle
 from app.telemetry.jobs import JobRefresher
 from app.telemetry.metrics import MOST_WAITING, Metrics
 from mediator.base.clock import SystemClock

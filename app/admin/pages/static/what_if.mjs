@@ -24,7 +24,7 @@ form?.addEventListener("input", ({ target }) => {
   waiting = setTimeout(decide, QUIET_MS);
 });
 
-/** Only sliders that were moved are told: the address can be passed on. */
+/** The query names only sliders that were moved: the address can be passed on. */
 async function decide() {
   const query = new URLSearchParams();
   for (const [name, value] of new FormData(form)) {

@@ -1,0 +1,176 @@
+"""What a connection may take of a port: time, and places."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+
+import pytest
+
+from app.http.connections import Connections, PortLimits
+from mediator.stores.port import SystemConfig
+from tests.faults.caching.wire import Unanswered
+from tests.faults.conditions import eventually
+from tests.process.caching.guarded import Guarded, bearer, guarded
+from tests.process.data.http_edge import (
+    CHUNKED,
+    END,
+    GET,
+    PUT,
+    Client,
+    Edge,
+    connected,
+    edge_of,
+    reached,
+    serving,
+)
+
+
+@pytest.mark.parametrize("begin", [b"", b"\r\n", b"GET", GET, GET + b"A: "])
+async def test_a_head_has_its_time(begin: bytes) -> None:
+    async with edge_of(head=1) as edge, edge.connection() as client:
+        client.send(begin)
+        if begin.strip():
+            answer = await client.answer()
+            assert answer.status == 408
+            assert answer.problem()["type"] == "/problems/request-timeout"
+            assert answer.headers["connection"] == "close"
+        assert await client.closed()
+        assert edge.app.asked == []
+
+
+@pytest.mark.parametrize(
+    "begin", [PUT + b"Content-Length: 9\r\n\r\nx", CHUNKED, CHUNKED + b"1\r\nx\r\n0\r\nA:"]
+)
+async def test_a_body_has_its_time(begin: bytes) -> None:
+    async with edge_of(body=1) as edge, edge.connection() as client:
+        client.send(begin)
+        assert (await client.answer()).status == 408
+        assert await client.closed()
+        await eventually(partial(reached, edge, 1))
+        assert edge.app.asked == [("PUT", "/a", None)], "who waits for it is text that it is gone"
+
+
+async def test_drops_are_no_progress() -> None:
+    """A byte now and then keeps no body alive."""
+    async with edge_of(body=1) as edge, edge.connection() as client:
+        client.send(PUT + b"Content-Length: 1000000\r\n\r\n")
+        dripping = asyncio.create_task(_drip(client))
+        assert (await client.answer()).status == 408
+        dripping.cancel()
+
+
+async def _drip(client: Client, what: bytes = b"x") -> None:
+    while True:
+        client.send(what)
+        await asyncio.sleep(0.2)
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    """Also one that goes on sending lines that begin no request."""
+    async with edge_of(idle=1) as edge, edge.connection() as client, edge.connection() as other:
+        for each in (client, other):
+            each.send(GET + END)
+            assert (await each.answer()).status == 200
+        dripping = asyncio.create_task(_drip(other, b"\r\n"))
+        assert await client.closed()
+        assert await other.closed()
+        dripping.cancel()
+
+
+async def test_who_waits_for_us_is_not_given_up() -> None:
+    async with edge_of(head=1) as edge, edge.connection() as client:
+        client.send(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+        await edge.app.begun.wait()
+        async with edge.connection() as other:
+            assert await other.closed(), "others are looked at meanwhile"
+        edge.app.go_on.set()
+        assert (await client.answer()).json()["path"] == "/held"
+
+
+async def test_a_response_that_nobody_takes_is_given_up() -> None:
+    async with edge_of(response=1, connections=1) as edge, edge.connection() as client:
+        client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await edge.app.begun.wait()
+        await eventually(partial(_room, edge))
+        with pytest.raises((EOFError, OSError)):
+            await client.answer()
+
+
+@pytest.mark.parametrize("limits", [{"connections": 2}, {"per_peer": 2}])
+async def test_there_are_so_many_connections(limits: dict[str, int]) -> None:
+    async with edge_of(**limits) as edge, edge.connection() as one:
+        async with edge.connection() as other:
+            for client in (one, other):
+                client.send(GET + END)
+                assert (await client.answer()).status == 200
+            async with edge.connection() as third:
+                answer = await third.answer()
+                assert answer.status == 503
+                assert answer.problem()["type"] == "/problems/too-many-connections"
+                assert answer.headers["retry-after"] == "1"
+            one.send(GET + END)
+            assert (await one.answer()).status == 200
+        await eventually(partial(_room, edge))
+
+
+async def _room(edge: Edge) -> bool:
+    """Whether a connection is taken again."""
+    async with edge.connection() as client:
+        client.send(GET + END)
+        with contextlib.suppress(Unanswered, EOFError, OSError):
+            return (await client.answer()).status == 200
+        return False
+
+
+@pytest.fixture(scope="module")
+async def installation(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Guarded]:
+    jobs = tmp_path_factory.mktemp("jobs")
+    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as running:
+        yield running
+
+
+async def test_a_key_in_a_trailer_is_nobodys(installation: Guarded) -> None:
+    headers = await installation.headers("operator", "write")
+    path = f"/v1/{installation.database}/secrets/smuggled"
+    head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
+    trailer = f"0\r\nAuthorization: {headers['authorization']}\r\n\r\n".encode()
+    port = Connections(PortLimits())
+    async with serving(installation.container.data, port) as address, connected(address) as client:
+        client.send(head + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n" + trailer)
+        assert (await client.answer()).status == 401
+    assert (await installation.data.get(path, headers=headers)).status_code == 404
+
+
+async def test_a_hanging_body_gives_its_place_back(installation: Guarded) -> None:
+    """A tenant with one request under way, which never ends, is not shut out by it."""
+    operator = await installation.headers("operator", "admin")
+    tenant = f"/admin/v1/tenants/{installation.owner}"
+    limited = await installation.admin.put(
+        tenant, json={"limits": {"in_flight": 1}}, headers=operator
+    )
+    assert limited.status_code in {200, 201}, limited.text
+    own = bearer(await installation.key("write"))
+    path = f"/v1/{installation.database}/secrets/there"
+    head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {own['authorization']}\r\n"
+    length = "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    port = Connections(PortLimits(body=1))
+    async with serving(installation.container.data, port) as address, connected(address) as client:
+        client.send(f"{head}{length}".encode())
+        assert (await client.answer()).status == 100, "it is under way"
+        assert await _status(installation, path, own) == 429
+        for _ in range(2):
+            port.sweep()
+        assert (await client.answer()).status == 408
+        assert await _status(installation, path, own) == 200
+
+
+async def _status(installation: Guarded, path: str, headers: Mapping[str, str]) -> int:
+    return (await installation.data.get(path, headers=headers)).status_code
