@@ -17,5 +17,5 @@ What they build on:
   percentiles, acknowledged requests. Requests are rendered beforehand (`http1.render`).
 - `app.commands.demo.rounds`: `interleaved(rounds, measures)` measures A B A B …, so that a noisy
   machine disturbs figure and baseline alike; take medians.
-- `app.commands.demo.zipf`: draws with Zipf's distribution.
+- `app.commands.demo.workload`: also draws with Zipf's distribution.
 """

@@ -7,97 +7,63 @@ of what Portolan promises.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import os
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from statistics import median
 from time import perf_counter
 from typing import Final
 
-import orjson
 import redis.asyncio
 import uvloop
 
-from app.commands.demo.failed import Failed
-from app.commands.demo.http1 import render
-from app.commands.demo.load import Lane, LoadProcess, Plan
-from app.commands.demo.rounds import interleaved
-from benchmarks.harness.report import Measured, Options, Result
+from app.commands.demo.load import Lane, LoadProcess, Plan, SeparateProcess
+from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
+    BATCH,
     CLASS,
     SharedService,
     database_on,
     shared_service,
     some_object,
+    updates,
 )
 
-__all__ = ["BATCH", "run", "updates"]
-
-BATCH: Final = 100
-"""Updates in one batch."""
+__all__ = ["run"]
 
 _OBJECTS: Final = 1_000
 _AT_ONCE: Final = (1, 4)
 _BAR: Final = 0.3
-_WANTED: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
 
 
 async def run(options: Options) -> Measured:
     """Measure with one and with several batches under way at a time."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn) as direct:
-        async with LoadProcess() as load, shared_service() as running:
-            if "redis" not in running.servers:
-                raise Failed("there is no Redis server on this machine")
-            await running.tie()
-            objects = {f"a{number}": some_object(number) for number in range(_OBJECTS)}
-            await running.service.create(database_on("redis"), {CLASS: objects})
-            results = [
-                await _compare(options, running, load, direct, at_once) for at_once in _AT_ONCE
-            ]
-            return Measured(results, await running.service.versions())
+    async with SeparateProcess() as direct, LoadProcess() as load, shared_service() as running:
+        running.require("redis")
+        await running.tie()
+        objects = {f"a{number}": some_object(number) for number in range(_OBJECTS)}
+        await running.service.create(database_on("redis"), {CLASS: objects})
+        results = [await _compare(options, running, load, direct, at_once) for at_once in _AT_ONCE]
+        return Measured(results, await running.service.versions())
 
 
 async def _compare(
     options: Options,
     running: SharedService,
     load: LoadProcess,
-    direct: ProcessPoolExecutor,
+    direct: SeparateProcess,
     at_once: int,
 ) -> Result:
     seconds = 0.5 if options.quick else 2.0
     lane = Lane(updates(database_on("redis"), _OBJECTS), at_once, operations=BATCH)
     plan = Plan(running.service.host, running.service.port, [lane], seconds)
-    url = running.servers["redis"].url
-    loop = asyncio.get_running_loop()
 
     async def mediated() -> float:
         (tally,) = await load.drive(plan)
         return tally.rate
 
-    async def bare() -> float:
-        return await loop.run_in_executor(direct, _direct, url, at_once, seconds)
-
-    measures = {"mediated": mediated, "bare": bare}
-    measured = await interleaved(5 if options.quick else 15, measures)
-    rates = {name: median(of) for name, of in measured.items()}
+    bare = partial(direct.call, _direct, running.servers["redis"].url, at_once, seconds)
+    rates = await medians(5 if options.quick else 15, {"mediated": mediated, "bare": bare})
     name = f"inc in batches of {BATCH} against a redis-py pipeline, {at_once} under way"
-    options.say(
-        f"{name}: {rates['mediated']:,.0f}/s against {rates['bare']:,.0f}/s"
-        f" (load average {os.getloadavg()[0]:.1f})"
-    )
+    options.note(f"{name}: {rates['mediated']:,.0f}/s against {rates['bare']:,.0f}/s")
     return Result(name, "updates/s", rates["mediated"], rates["bare"], _BAR)
-
-
-def updates(database: str, objects: int) -> list[bytes]:
-    """Render batches that together count one hit of each object."""
-    update = {"op": "update", "class": CLASS, "body": {"hits": {"inc": 1}}}
-    operations = [{**update, "id": f"a{number}"} for number in range(objects)]
-    bodies = [
-        orjson.dumps({"operations": operations[at : at + BATCH]}) for at in range(0, objects, BATCH)
-    ]
-    return [render("POST", f"/v1/{database}/batch", body, _WANTED) for body in bodies]
 
 
 def _direct(url: str, at_once: int, seconds: float) -> float:

@@ -5,7 +5,7 @@ it has been answered. Then 32 coherent clients begin as many operations in a sec
 that may be cached: both sides carry the same load, so what a read takes can be compared. The
 clients share nothing but the Varnish: each has a filter and copies of its own. A client is
 `sketch.client.CoherentClient` as it is; Varnish runs with the rules that ship, and records have
-the lives of any class that says nothing of them. Between the service and everybody else lies a
+the TTL of any class that says nothing of it. Between the service and everybody else lies a
 relay that takes its time. At last each client reads and writes as fast as it is answered. All reads
 are judged.
 """
@@ -27,8 +27,8 @@ from app.commands.demo.http1 import render
 from app.commands.demo.service import Service
 from app.settings.main import CacheSettings
 from benchmarks.harness.delay import delayed
+from benchmarks.harness.instances import instance_on_embedded
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.separate_service import separate_service
 from benchmarks.harness.staleness import Staleness
 from benchmarks.harness.varnish import varnish
 from benchmarks.harness.wire import Wire
@@ -68,7 +68,7 @@ class _Part:
 async def run(options: Options) -> Measured:
     """Measure latencies and hit ratios with and without caches, and judge every read."""
     caching = CacheSettings(sketch="redis", sketch_valid_s=60.0)
-    async with separate_service(caching) as service:
+    async with instance_on_embedded(caching) as service:
         await _set_up(service)
         results, judge = [], Staleness(DELTA_S)
         for part in _parts(options):

@@ -8,7 +8,6 @@ Lag is the time from a store's clock at the write to a subscriber of the API, un
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from functools import partial
 from statistics import median
@@ -22,8 +21,7 @@ from redis.asyncio import Redis
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
 from app.commands.demo.load import Lane, LoadProcess, Plan
-from app.commands.demo.rounds import interleaved
-from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
     CLASS,
     SharedService,
@@ -54,8 +52,7 @@ _JSON: Final = {"Content-Type": "application/vnd.portolan.update+json"}
 async def run(options: Options) -> Measured:
     """Measure throughput, and the lag of each kind of store."""
     async with LoadProcess() as load, ListenerProcess() as listener, shared_service() as running:
-        if "redis" not in running.servers:
-            raise Failed("there is no Redis server on this machine")
+        running.require("redis")
         results = [await _throughput(options, running.servers["redis"].url)]
         await running.tie()
         results += [await _lag(options, running, load, listener, kind) for kind in running.servers]
@@ -71,13 +68,10 @@ async def _throughput(options: Options, url: str) -> Result:
             "feed": partial(_through_feed, redis, RedisFeed(redis, client), changes),
             "bare": partial(_bare, redis, changes),
         }
-        times = await interleaved(3 if options.quick else 9, measures)
+        times = await medians(3 if options.quick else 9, measures)
     await client.close()
-    rates = {name: len(changes) / median(of) for name, of in times.items()}
-    options.say(
-        f"feed: {rates['feed']:,.0f} changes/s against {rates['bare']:,.0f}"
-        f" (load average {os.getloadavg()[0]:.1f})"
-    )
+    rates = {name: len(changes) / seconds for name, seconds in times.items()}
+    options.note(f"feed: {rates['feed']:,.0f} changes/s against {rates['bare']:,.0f}")
     name = "changes through the feed, against XADD and XREAD"
     return Result(name, "changes/s", rates["feed"], rates["bare"], _BAR)
 

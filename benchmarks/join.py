@@ -7,13 +7,8 @@ stands a client whose requests cost it nothing, which is harder to be better tha
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
-import os
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
@@ -22,12 +17,15 @@ import orjson
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.load import Lane, LoadProcess, Plan
-from app.commands.demo.rounds import interleaved
+from app.commands.demo.load import Lane, LoadProcess, Plan, SeparateProcess
 from app.commands.demo.service import succeed
-from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import SharedService, shared_service
-from benchmarks.query import field_on, stated
+from benchmarks.harness.report import Measured, Options, Result, medians
+from benchmarks.harness.shared_servers import (
+    SharedService,
+    field_on,
+    shared_service,
+    state_metrics,
+)
 from mediator.embedded.port import Kind
 
 __all__ = ["run"]
@@ -48,77 +46,73 @@ _BODY: Final[dict[str, Any]] = {
 
 async def run(options: Options) -> Measured:
     """Measure joins from one kind of system to another."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn) as client:
-        async with LoadProcess() as load, shared_service() as running:
-            await running.service.state(stated())
-            results: list[Result] = []
-            for outer, inner in _PAIRS:
-                if {outer, inner} <= running.servers.keys():
-                    results += await _measure(options, running, load, client, (outer, inner))
-            return Measured(results, await running.service.versions())
+    async with SeparateProcess() as client, LoadProcess() as load, shared_service() as running:
+        await state_metrics(running.service)
+        results: list[Result] = []
+        for outer, inner in _PAIRS:
+            if {outer, inner} <= running.servers.keys():
+                results += await _measure(options, running, load, client, (outer, inner))
+        return Measured(results, await running.service.versions())
 
 
 async def _measure(
     options: Options,
     running: SharedService,
     load: LoadProcess,
-    client: ProcessPoolExecutor,
+    client: SeparateProcess,
     pair: tuple[Kind, Kind],
 ) -> list[Result]:
     database = "from_{}_to_{}".format(*pair)
     await _fill(running, database, *pair)
-    loop = asyncio.get_running_loop()
     base = str(running.service.data.base_url)
     measures = {
-        side: partial(loop.run_in_executor, client, ask, base, database)
+        side: partial(client.call, ask, base, database)
         for side, ask in (("join", _joined), ("reads", _one_by_one))
     }
-    raw = _raw(running, load, database)
     rounds = 3 if options.quick else 9
-    times = {name: median(of) for name, of in (await interleaved(rounds, measures)).items()}
-    bare = {name: median(of) for name, of in (await interleaved(rounds, raw)).items()}
+    times = await medians(rounds, measures)
+    bare = await medians(rounds, _raw(running, load, database))
     name = "{} objects on {} with what they refer to on {}".format(_OUTER, *pair)
     for what, of in (("httpx", times), ("requests rendered beforehand", bare)):
-        options.say(
+        options.note(
             f"{name}, {what}: {of['join'] * 1e3:.0f} ms against {of['reads'] * 1e3:.0f} ms"
-            f" (load average {os.getloadavg()[0]:.1f})"
         )
+    rates = 1 / bare["join"], 1 / bare["reads"]
     return [
         Result(f"{name}, N + 1 reads by httpx", "1/s", 1 / times["join"], 1 / times["reads"], _BAR),
-        Result(
-            f"{name}, N + 1 reads at no cost to the client",
-            "1/s",
-            1 / bare["join"],
-            1 / bare["reads"],
-        ),
+        Result(f"{name}, N + 1 reads at no cost to the client", "1/s", *rates),
     ]
 
 
 def _joined(base: str, database: str) -> float:
     """Return the seconds that a client takes to get everything by one query."""
-    with httpx.Client(base_url=base, timeout=60) as client:
-        client.get(f"{database}/people/p0").raise_for_status()
-        started = perf_counter()
+
+    def ask(client: httpx.Client) -> list[str]:
         items = client.post(f"{database}/notes/query", json=_BODY).json()["items"]
-        writers = [item["writer"]["name"] for item in items]
-        taken = perf_counter() - started
-    if len(writers) != _OUTER:
-        raise Failed("the join does not answer what it should")
-    return taken
+        return [item["writer"]["name"] for item in items]
+
+    return _timed(base, database, ask)
 
 
 def _one_by_one(base: str, database: str) -> float:
     """Return the seconds that a client takes to get everything one by one."""
+
+    def ask(client: httpx.Client) -> list[str]:
+        items = client.get(f"{database}/notes", params={"limit": _OUTER}).json()["items"]
+        people = f"{database}/people"
+        return [client.get(f"{people}/{item['author']}").json()["name"] for item in items]
+
+    return _timed(base, database, ask)
+
+
+def _timed(base: str, database: str, ask: Callable[[httpx.Client], list[str]]) -> float:
     with httpx.Client(base_url=base, timeout=60) as client:
         client.get(f"{database}/people/p0").raise_for_status()
         started = perf_counter()
-        items = client.get(f"{database}/notes", params={"limit": _OUTER}).json()["items"]
-        people = f"{database}/people"
-        writers = [client.get(f"{people}/{item['author']}").json()["name"] for item in items]
+        writers = ask(client)
         taken = perf_counter() - started
     if len(writers) != _OUTER:
-        raise Failed("the reads do not answer what they should")
+        raise Failed("not all that was asked for was answered")
     return taken
 
 

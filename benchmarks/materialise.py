@@ -1,6 +1,6 @@
 """The materialised view under sustained updates: how much it writes, and how old its answers are.
 
-Counters live on Redis, the rest of each article on PostgreSQL, which holds the view. Writers count
+Counters are on Redis, the rest of each article on PostgreSQL, which holds the view. Writers count
 as fast as they can; samplers read whole articles from the view and compare the version of the
 counter they see with those acknowledged before: an answer is too old if it lacks one that was
 acknowledged longer ago than the bound. The view must write as often as articles are dirty, not
@@ -10,7 +10,6 @@ as often as they are written to.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -23,8 +22,12 @@ import asyncpg
 from app.commands.demo.failed import Failed
 from app.commands.demo.service import succeed
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import SharedService, shared_service
-from benchmarks.query import field_on, stated
+from benchmarks.harness.shared_servers import (
+    SharedService,
+    field_on,
+    shared_service,
+    state_metrics,
+)
 from mediator.model.operations import Get, Outcome, Update
 from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.freshness import ReadPreference
@@ -68,8 +71,7 @@ async def run(options: Options) -> Measured:
     """Measure for some seconds, after the copies were built."""
     objects = 1_000 if options.quick else 10_000
     async with shared_service() as running:
-        if not {"redis", "postgresql"} <= running.servers.keys():
-            raise Failed("it takes Redis and PostgreSQL")
+        running.require("redis", "postgresql")
         await _fill(running, objects)
         await _built(running)
         before = await _counted(running)
@@ -83,44 +85,27 @@ async def run(options: Options) -> Measured:
 
 def _results(options: Options, ledger: _Ledger, work: _Work) -> list[Result]:
     share = ledger.from_view / max(1, ledger.samples)
-    options.say(
+    options.note(
         f"{ledger.operations:,} updates, {work.dirty:,} dirty objects in all intervals,"
         f" {work.written:,} writes to the view;"
         f" {ledger.samples:,} samples, {share:.1%} from the view, {ledger.late} too old,"
-        f" oldest {ledger.oldest_s:.2f} s (load average {os.getloadavg()[0]:.1f})"
+        f" oldest {ledger.oldest_s:.2f} s"
     )
+    older = f"answers of the view older than {_BOUND_S:g} s"
+    dirty = "writes to the view, against dirty objects in each interval"
+    updates = "writes to the view, against updates of the articles"
     return [
-        Result(
-            f"answers of the view older than {_BOUND_S:g} s",
-            "answers",
-            ledger.late,
-            None,
-            0,
-            True,
-        ),
+        Result(older, "answers", ledger.late, None, 0, True),
         Result("age of the oldest answer of the view", "s", ledger.oldest_s, None, _BOUND_S, True),
         Result("samples", "answers", ledger.samples),
         Result("share of them answered by the view", "share", share),
-        Result(
-            "writes to the view, against dirty objects in each interval",
-            "writes",
-            work.written,
-            work.dirty,
-            1.0,
-            True,
-        ),
-        Result(
-            "writes to the view, against updates of the articles",
-            "writes",
-            work.written,
-            ledger.operations,
-            small_is_good=True,
-        ),
+        Result(dirty, "writes", work.written, work.dirty, 1.0, True),
+        Result(updates, "writes", work.written, ledger.operations, small_is_good=True),
     ]
 
 
 async def _fill(running: SharedService, objects: int) -> None:
-    await running.service.state(stated())
+    await state_metrics(running.service)
     fields = {
         "title": {"type": "string"} | field_on("postgresql"),
         "hits": {"type": "integer", "default": 0, "group": "hits"} | field_on("redis"),

@@ -1,6 +1,6 @@
 """Memory of the service over a million operations on a hundred thousand objects: it does not grow.
 
-What grows is the stores' memory, by design: the outbox keeps changes for whoever follows them. It
+What grows is the stores' memory, by design: the outbox keeps changes for the feed. It
 is reported beside.
 """
 
@@ -14,16 +14,16 @@ from typing import Any, Final
 import psutil
 import redis.asyncio
 
-from app.commands.demo.failed import Failed
 from app.commands.demo.load import Lane, LoadProcess, Plan
-from benchmarks.batch import BATCH, updates
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.shared_servers import (
+    BATCH,
     CLASS,
     SharedService,
     database_on,
     shared_service,
     some_object,
+    updates,
 )
 
 __all__ = ["run"]
@@ -47,8 +47,7 @@ async def run(options: Options) -> Measured:
     """Count hits in batches, and look at the memory after every fifth of the operations."""
     objects, operations = (10_000, 100_000) if options.quick else (100_000, 1_000_000)
     async with LoadProcess() as load, shared_service() as running:
-        if "redis" not in running.servers:
-            raise Failed("there is no Redis server on this machine")
+        running.require("redis")
         await running.tie()
         await _create(running, objects)
         points = await _points(options, running, load, objects, operations)

@@ -1,22 +1,25 @@
 """What the mediator costs: each operation through it against a bare handler that calls the driver.
 
 Both are served by uvicorn with the same settings, each in one process, on the same servers
-with the same durability, and asked by the same load generator, in turn.
+with the same durability, and loaded by the same generator, in turn.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from statistics import median
 from time import perf_counter
 from typing import Final
 
 from app.commands.demo.load import LoadProcess
-from app.commands.demo.rounds import interleaved
-from benchmarks.harness.bare_handlers import KIND_OF
-from benchmarks.harness.comparison import CONNECTIONS, Harness, Target, bare_handlers, mediated
+from benchmarks.harness.comparison import (
+    CONNECTIONS,
+    Harness,
+    Target,
+    bare_handlers,
+    median_rates,
+    mediated,
+)
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.shared_servers import CLASS, SharedService, database_on, shared_service
 from mediator.embedded.port import Kind
@@ -39,28 +42,20 @@ async def run(options: Options) -> Measured:
             options.say(f"{kind}: the counter is of type {counter}")
         harness = Harness(options, load)
         results = list(_decisions(running))
-        async with bare_handlers(running) as port:
+        async with bare_handlers(running) as bare:
             for kind in running.servers:
-                results += await _compare(harness, running, kind, port)
+                targets = {"": mediated(running.service, kind), **bare[kind]}
+                results += await _compare(harness, kind, targets)
         return Measured(results, await running.service.versions())
 
 
-async def _compare(harness: Harness, running: SharedService, kind: Kind, port: int) -> list[Result]:
-    targets = {
-        way: Target("127.0.0.1", port, f"/{way}") for way, of in KIND_OF.items() if of == kind
-    }
-    ours = mediated(running.service, kind)
+async def _compare(harness: Harness, kind: Kind, targets: Mapping[str, Target]) -> list[Result]:
     results: list[Result] = []
-    for target in (ours, *targets.values()):
+    for target in targets.values():
         await target.fill()
     for method in _BARS:
         for connections in CONNECTIONS:
-            measures = {
-                way: partial(harness.rate, target, method, connections)
-                for way, target in {"": ours, **targets}.items()
-            }
-            tallies = await interleaved(harness.rounds, measures)
-            rates = {way: median(tally.rate for tally in of) for way, of in tallies.items()}
+            rates = median_rates(await harness.tallies(targets, method, connections))
             results += _results(harness, f"{method} on {kind}, {connections} connections", rates)
     return results
 
@@ -72,8 +67,7 @@ def _results(harness: Harness, name: str, rates: Mapping[str, float]) -> Iterato
             bar = None if way == _HARDER else _BARS[method]
             yield Result(f"{name}, against {way}", "requests/s", rates[""], baseline, bar)
     summary = ", ".join(f"{way or 'Portolan'} {rate:,.0f}/s" for way, rate in rates.items())
-    load_ = os.getloadavg()[0]
-    harness.options.say(f"{name}: {summary} (load average {load_:.1f})")
+    harness.options.note(f"{name}: {summary}")
 
 
 def _decisions(running: SharedService) -> Iterator[Result]:

@@ -29,7 +29,7 @@ from app.service.serving import serving
 from app.settings.main import HttpSettings, MediatorSettings, SystemSettings
 from benchmarks.harness.comparison import Target
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import CLASS
+from benchmarks.harness.shared_servers import ARTICLE_FIELDS, CLASS
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 
@@ -46,11 +46,6 @@ _DATABASE: Final = "read"
 _ALONE: Final = "alone"
 _WITH_DECISIONS: Final = "while schemas are placed"
 _KINDS: Final[tuple[Kind, ...]] = ("redis", "postgresql")
-_ARTICLES: Final = {
-    "title": {"type": "string", "required": True, "max_length": 300},
-    "author": {"type": "string"},
-    "hits": {"type": "integer", "default": 0},
-}
 
 
 async def run(options: Options) -> Measured:
@@ -58,7 +53,7 @@ async def run(options: Options) -> Measured:
     rounds, seconds = (3, 2.0) if options.quick else (9, 5.0)
     schema = orjson.dumps(_schema(Random(options.seed)))
     async with LoadProcess() as load, _service() as service:
-        await service.set_schema(_DATABASE, {"classes": {CLASS: {"fields": _ARTICLES}}})
+        await service.set_schema(_DATABASE, {"classes": {CLASS: {"fields": ARTICLE_FIELDS}}})
         target = Target(service.host, service.port, f"/v1/{_DATABASE}/{CLASS}")
         await target.fill()
         read = partial(_read, load, target, seconds)

@@ -8,7 +8,7 @@ Both answer the same objects, or the run fails.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from http.client import OK
@@ -20,7 +20,6 @@ import orjson
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.rounds import interleaved
 from benchmarks.harness.native_queries import HARDER, LIMIT, NATIVE, Native
 from benchmarks.harness.profiles import (
     CLASSES,
@@ -31,24 +30,22 @@ from benchmarks.harness.profiles import (
     generate,
     placed,
 )
-from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import SharedService, shared_service
+from benchmarks.harness.report import Measured, Options, Result, medians
+from benchmarks.harness.shared_servers import (
+    SharedService,
+    field_on,
+    shared_service,
+    state_metrics,
+)
 from benchmarks.harness.wire import Wire
 from mediator.embedded.port import Kind
 from mediator.query.execution import Answer
 from mediator.query.parser import parse_query_document
 
-__all__ = ["field_on", "run", "stated"]
+__all__ = ["run"]
 
 _BAR: Final = 2.0
 _BAR_OVER_HTTP: Final = 2.5
-_BEST: Final[Mapping[str, str]] = {
-    "redis": "write_throughput",
-    "postgresql": "read_latency",
-    "mongodb": "read_throughput",
-}
-"""The metric in which a kind of system is stated to be the best, so that fields go where we say."""
-
 _SPLIT: Final = "split"
 
 
@@ -56,19 +53,12 @@ async def run(options: Options) -> Measured:
     """Measure every store, and the classes split over all of them."""
     data = generate(1_000 if options.quick else 10_000, walls=200 if options.quick else 2_000)
     async with shared_service() as running:
-        await running.service.state(stated())
+        await state_metrics(running.service)
         results: list[Result] = []
         for kind in running.servers:
             results += await _measure_store(options, running, kind, data)
         results += await _measure_split(options, running, data)
         return Measured(results, await running.service.versions())
-
-
-def stated() -> dict[str, dict[str, float]]:
-    """State metrics by kind: each is the best in one, and the worst in the others."""
-    worst = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
-    best = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
-    return {kind: {**worst, metric: best[metric]} for kind, metric in _BEST.items()}
 
 
 async def _measure_store(
@@ -98,22 +88,17 @@ async def _opened(stack: AsyncExitStack, make: type[Native], url: str) -> Native
 async def _measure_driver(
     options: Options, running: SharedService, kind: Kind, native: Native, bar: float | None
 ) -> list[Result]:
-    times = [await _compare(options, running, f"profiles_{kind}", native, q) for q in QUERIES]
-    ratio = median(mediated / direct for mediated, direct, _ in times)
-    pushed = sum(share for *_, share in times) / len(times)
-    own, bare = (median(pair[side] for pair in times) for side in (0, 1))
+    measured = [await _compare(options, running, f"profiles_{kind}", native, q) for q in QUERIES]
+    pushed = sum(whole for _, whole in measured) / len(measured)
     name = f"{kind} against {type(native).__name__.strip('_').lower()}"
-    options.say(f"{name}: median ratio {ratio:.2f}, pushed whole {pushed:.0%}")
-    for query, (mediated, direct, whole) in zip(QUERIES, times, strict=True):
+    results = _ratios(name, [times for times, _ in measured], bar)
+    options.say(f"{name}: median ratio {results[0].figure:.2f}, pushed whole {pushed:.0%}")
+    for query, ((mediated, direct), whole) in zip(QUERIES, measured, strict=True):
         options.say(
             f"  query {query.number}: {mediated * 1e3:.2f} ms against {direct * 1e3:.2f} ms"
             f" ({mediated / direct:.2f}){'' if whole else ', not pushed whole'}"
         )
-    return [
-        Result(f"ratio of times, median query, {name}", "times", ratio, None, bar, True),
-        Result(f"time of the median query, {name}", "ms", own * 1e3, bare * 1e3, None, True),
-        Result(f"queries pushed whole, {kind}", "share", pushed),
-    ]
+    return [*results, Result(f"queries pushed whole, {kind}", "share", pushed)]
 
 
 async def _measure_http(
@@ -131,19 +116,21 @@ async def _measure_http(
         found = [item["id"] for item in await ask()]
         if found != [row["id"] for row in await native.ask(query.number)]:
             raise Failed(f"query {query.number} over HTTP on {kind}: the answers differ")
-        measures = {"http": partial(_timed, ask), "bare": partial(_asked, native, query.number)}
-        measured = await interleaved(rounds, measures)
-        times.append((median(measured["http"]), median(measured["bare"])))
+        bare = partial(native.ask, query.number)
+        times.append(await _medians(rounds, ask, bare))
         options.say(
             f"  query {query.number} over HTTP: {times[-1][0] * 1e3:.2f} ms"
             f" against {times[-1][1] * 1e3:.2f} ms"
         )
     await wire.aclose()
-    ratio = median(http / bare for http, bare in times)
+    return _ratios(f"{kind} over HTTP against asyncpg", times, _BAR_OVER_HTTP)
+
+
+def _ratios(name: str, times: Sequence[tuple[float, float]], bar: float | None) -> list[Result]:
+    ratio = median(ours / theirs for ours, theirs in times)
     own, bare = (median(pair[side] for pair in times) for side in (0, 1))
-    name = f"{kind} over HTTP against asyncpg"
     return [
-        Result(f"ratio of times, median query, {name}", "times", ratio, None, _BAR_OVER_HTTP, True),
+        Result(f"ratio of times, median query, {name}", "times", ratio, None, bar, True),
         Result(f"time of the median query, {name}", "ms", own * 1e3, bare * 1e3, None, True),
     ]
 
@@ -187,11 +174,6 @@ async def _fill(
     await running.service.caught_up()  # else the relay is at the same records
 
 
-def field_on(kind: str) -> dict[str, Any]:
-    """Location a field on the system that is stated to be the best in one metric."""
-    return {"annotations": [{"metric": _BEST[kind], "goal": 1000}]}
-
-
 def _asking(
     running: SharedService, database: str, query: ProfileQuery
 ) -> Callable[[], Awaitable[Answer]]:
@@ -208,18 +190,25 @@ def _asking(
 
 async def _compare(
     options: Options, running: SharedService, database: str, native: Native, query: ProfileQuery
-) -> tuple[float, float, bool]:
+) -> tuple[tuple[float, float], bool]:
     ask = _asking(running, database, query)
     answer = await ask()
     found = [item.outcome.id for item in answer.items]
     bare = [row["id"] for row in await native.ask(query.number)]
     if found != bare:
         raise Failed(f"query {query.number} on {database}: the answers differ")
-    measures = {"mediated": partial(_timed, ask), "bare": partial(_asked, native, query.number)}
-    measured = await interleaved(5 if options.quick else 21, measures)
-    plan = answer.plan
+    rounds, plan = 5 if options.quick else 21, answer.plan
     whole = plan.residual is None and (plan.late is None or plan.semi_joins.exact)
-    return median(measured["mediated"]), median(measured["bare"]), whole
+    return await _medians(rounds, ask, partial(native.ask, query.number)), whole
+
+
+async def _medians(
+    rounds: int, ask: Callable[[], Awaitable[object]], bare: Callable[[], Awaitable[object]]
+) -> tuple[float, float]:
+    """Return the median times of a query, ours and the driver's (seconds)."""
+    measures = {"ours": partial(_timed, ask), "bare": partial(_timed, bare)}
+    times = await medians(rounds, measures)
+    return times["ours"], times["bare"]
 
 
 def _check(query: ProfileQuery, data: Profiles, answer: Answer) -> None:
@@ -231,10 +220,4 @@ def _check(query: ProfileQuery, data: Profiles, answer: Answer) -> None:
 async def _timed(ask: Callable[[], Awaitable[object]]) -> float:
     started = perf_counter()
     await ask()
-    return perf_counter() - started
-
-
-async def _asked(native: Native, number: int) -> float:
-    started = perf_counter()
-    await native.ask(number)
     return perf_counter() - started

@@ -14,9 +14,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from time import perf_counter, thread_time
 from typing import Final
 
@@ -25,8 +23,8 @@ from app.coherence.query_registry import QueryRegistry
 from app.coherence.write_guard import SketchGuard
 from app.commands.demo.failed import Failed
 from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import embedded_redis
 from mediator.base.clock import SystemClock
-from mediator.embedded.redis import EmbeddedRedis
 from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import holds, lookup_of
 from mediator.model.guard import CacheKey
@@ -90,13 +88,8 @@ async def run(options: Options) -> Measured:
         costs = _search(options.seed, count, rounds)
         options.say(f"search of {count:,}: {costs.mean_ms:.3f} ms, p99 {costs.p99_ms:.3f} ms")
         results += _rows(f"finding results among {count} queries", costs, count)
-    with TemporaryDirectory(prefix="portolan-bench-") as scratch:
-        server = EmbeddedRedis(Path(scratch))
-        endpoint = await asyncio.to_thread(server.start)
-        try:
-            results += await _whole(options, endpoint.url, rounds // 10)
-        finally:
-            await asyncio.to_thread(server.stop)
+    async with embedded_redis() as endpoint:
+        results += await _whole(options, endpoint.url, rounds // 10)
     return Measured(results, {"redis": f"valkey {endpoint.version}"})
 
 

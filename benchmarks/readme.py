@@ -54,7 +54,7 @@ def renewed(readme: str, reports: Sequence[Mapping[str, Any]]) -> str:
     """Return a README with its summary made anew.
 
     Raises:
-        ValueError: The marks between which the table stands are not there.
+        ValueError: The comments between which the table stands are not there.
     """
     before, begin, rest = readme.partition(_BEGIN)
     _, end, after = rest.partition(_END)

@@ -6,14 +6,10 @@ counts only if no filter has lost a key.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from random import Random
-from statistics import median
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final
 
@@ -22,10 +18,9 @@ from numpy.typing import NDArray
 from pybloom_live import BloomFilter as LiveFilter  # type: ignore[import-untyped]  # it has no types
 
 from app.commands.demo.failed import Failed
-from app.commands.demo.rounds import interleaved
-from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.report import Measured, Options, Result, medians
+from benchmarks.harness.shared_servers import embedded_redis
 from benchmarks.harness.sketch_redis import sketch_in_redis
-from mediator.embedded.redis import EmbeddedRedis
 from sketch.filter.bloom import BloomFilter
 from sketch.filter.hashing import hash_all
 from sketch.filter.shape import FilterShape, capacity
@@ -87,13 +82,8 @@ class _Filters:
 async def run(options: Options) -> Measured:
     """Measure the filter in this process, and the server's sketch in Redis."""
     results = await _filter_rows(options)
-    with TemporaryDirectory(prefix="portolan-bench-") as scratch:
-        server = EmbeddedRedis(Path(scratch))
-        endpoint = await asyncio.to_thread(server.start)
-        try:
-            results += await sketch_in_redis(options, endpoint.url)
-        finally:
-            await asyncio.to_thread(server.stop)
+    async with embedded_redis() as endpoint:
+        results += await sketch_in_redis(options, endpoint.url)
     return Measured(results, {"redis": f"valkey {endpoint.version}"})
 
 
@@ -105,8 +95,7 @@ async def _filter_rows(options: Options) -> list[Result]:
         "batch of strings": filters.batch,
         "batch of hashes": filters.batch_of_hashes,
     }
-    rates = await interleaved(5 if options.quick else 25, measures)
-    figures = {name: median(of) for name, of in rates.items()}
+    figures = await medians(5 if options.quick else 25, measures)
     options.say(", ".join(f"{name} {figure:,.0f}/s" for name, figure in figures.items()))
     return [*_contains(figures), *_false_positives(options, filters)]
 

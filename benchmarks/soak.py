@@ -3,7 +3,7 @@
 Two replicas share embedded servers that lose nothing in a crash. One replica is killed and
 restarted, the other never, so that what a service gathers shows there. After the warm-up, its
 memory and descriptors, the connections to stores, the keys of Redis and the rows of the catalogue
-stay within 5 %. `--minutes` says for how long (20 unless told; quick: 1, with a fault every ten
+stay within 5 %. `--minutes` says for how long (20 by default; quick: 1, with a fault every ten
 seconds).
 """
 
@@ -27,6 +27,7 @@ from benchmarks.harness.faults import Faults, Stage
 from benchmarks.harness.footprint import Footprint, Watcher
 from benchmarks.harness.instances import Instance
 from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import REQUIREMENT, declare_requirements
 from benchmarks.harness.soak_load import DATABASE, Load
 from mediator.base.concurrency import end
 from mediator.embedded.fleet import EmbeddedFleet
@@ -38,11 +39,6 @@ _BAR: Final = 1.05
 _MINUTES: Final = 20.0
 _LEAST_TURNS: Final = 6
 _TURN_S: Final = 60.0
-_WORDS: Final[dict[Kind, str]] = {
-    "redis": "elasticity",
-    "postgresql": "joins",
-    "mongodb": "data_volume_scalability",
-}
 _CLASSES: Final[dict[Kind, str]] = {"redis": "counts", "postgresql": "sums", "mongodb": "likes"}
 _UNITS: Final = {"resident": "MiB"}
 
@@ -91,8 +87,7 @@ async def _staged() -> AsyncIterator[Stage]:
 
 async def _set_up(service: Service) -> dict[str, str]:
     """Declare a class on each system, one of them cached, and articles."""
-    await service.declare({kind: (word,) for kind, word in _WORDS.items()})
-    there = {system["kind"] for system in await service.systems()}
+    there = {system["kind"] for system in await declare_requirements(service)}
     classes: dict[str, Any] = {
         name: _counting(kind) for kind, name in _CLASSES.items() if kind in there
     }
@@ -106,7 +101,11 @@ def _counting(kind: Kind) -> dict[str, Any]:
     number = "float" if kind == "mongodb" else "integer"
     counter = {"type": number, "default": 0, "index": True}
     cache = {"visibility": "public", "max_ttl_s": 5} if kind == "redis" else {"visibility": "none"}
-    return {"cache": cache, "annotations": [{"require": _WORDS[kind]}], "fields": {"n": counter}}
+    return {
+        "cache": cache,
+        "annotations": [{"require": REQUIREMENT[kind]}],
+        "fields": {"n": counter},
+    }
 
 
 async def _soak(

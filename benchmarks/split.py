@@ -17,39 +17,36 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final
 from uuid import uuid4
 
 import orjson
 
-from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
 from app.commands.demo.load import Lane, LoadProcess, Plan
-from app.commands.demo.rounds import interleaved
-from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import SharedService, shared_service
+from benchmarks.harness.report import Measured, Options, Result, medians
+from benchmarks.harness.shared_servers import (
+    BATCH,
+    SharedService,
+    batches,
+    field_on,
+    shared_service,
+    state_metrics,
+)
+from mediator.embedded.port import Kind
 from mediator.model.operations import Put
 from mediator.schema.types import Values
 
 __all__ = ["run"]
 
-_BEST: Final = {
-    "postgresql": "read_latency",
-    "redis": "write_throughput",
-    "mongodb": "read_throughput",
-}
-"""What each kind is stated to be best at, so that a goal decides where a field goes."""
-
-_WORST: Final = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
-
+_SYSTEMS: Final[tuple[Kind, ...]] = ("postgresql", "redis", "mongodb")
 _FIELDS: Final = {"title": "postgresql", "author": "redis", "section": "mongodb"}
 """The fields of an object, and where they are if it is split over all."""
 
 _DATABASE: Final = "split"
-_BATCH: Final = 100
 _OBJECTS: Final = 1_000
 _IMPORTED, _IMPORTS = 500, 20
 """Objects of an import, and imports that have objects of their own."""
@@ -64,18 +61,15 @@ _NDJSON: Final = {"Content-Type": "application/x-ndjson"}
 async def run(options: Options) -> Measured:
     """Measure each class by itself, in turn."""
     async with LoadProcess() as load, shared_service() as running:
-        if missing := _BEST.keys() - running.servers.keys():
-            raise Failed(f"this machine cannot run {', '.join(sorted(missing))}")
+        running.require(*_SYSTEMS)
         classes = await _prepare(running)
         results = []
+        seconds = 0.5 if options.quick else 2.0
         for kind in _BARS:
             await _at_rest(running)
-            targets = {name: _Target(running, load, kind, name, options) for name in classes}
-            measured = await interleaved(
-                3 if options.quick else 9,
-                {name: target.measure for name, target in targets.items()},
-            )
-            rates = {name: median(of) for name, of in measured.items()}
+            targets = {name: _Target(running, load, kind, name, seconds) for name in classes}
+            measures = {name: target.measure for name, target in targets.items()}
+            rates = await medians(3 if options.quick else 9, measures)
             for name, systems in classes.items():
                 if len(systems) > 1:
                     results += _results(options, kind, name, systems, rates)
@@ -95,7 +89,7 @@ def _results(
     each, one = 1 / sum(1 / own for own in alone), sum(alone) / len(alone)
     what, unit = f"{kind} of objects over {name} systems, against", "objects/s"
     shown = ", ".join(f"{at} {own:,.0f}" for at, own in zip(systems, alone, strict=True))
-    options.say(f"{what} {shown}: {rate:,.0f}/s (load average {os.getloadavg()[0]:.1f})")
+    options.note(f"{what} {shown}: {rate:,.0f}/s")
     if kind.startswith("put"):
         return [Result(f"{what} one put on each of them", unit, rate, each, _BARS[kind])]
     return [
@@ -106,13 +100,9 @@ def _results(
 
 async def _prepare(running: SharedService) -> dict[str, Sequence[str]]:
     """Set up a class on each system, and one over two and over three; returns where they are."""
-    stated = {
-        kind: {**_WORST, metric: 1e-6 if metric == "read_latency" else 1e6}
-        for kind, metric in _BEST.items()
-    }
-    await running.service.state(stated)
-    systems_of: dict[str, Sequence[str]] = {f"on_{kind}": (kind,) for kind in _BEST}
-    systems_of |= {"two": ("postgresql", "redis"), "three": tuple(_BEST)}
+    await state_metrics(running.service)
+    systems_of: dict[str, Sequence[str]] = {f"on_{kind}": (kind,) for kind in _SYSTEMS}
+    systems_of |= {"two": ("postgresql", "redis"), "three": _SYSTEMS}
     classes = {name: _class(systems) for name, systems in systems_of.items()}
     await running.service.set_schema(_DATABASE, {"mode": "mixed", "classes": classes})
     return systems_of
@@ -122,72 +112,64 @@ def _class(systems: Sequence[str]) -> dict[str, Any]:
     fields = {}
     for name, best in _FIELDS.items():
         system = best if best in systems else systems[0]
-        annotations = [{"metric": _BEST[system], "goal": 1000}]
         group = {} if system == systems[0] else {"group": system}
-        fields[name] = {"type": "string", "annotations": annotations, **group}
+        fields[name] = {"type": "string", **field_on(system), **group}
     return {"cache": {"visibility": "none"}, "fields": fields}
 
 
+@dataclass(frozen=True, slots=True)
 class _Target:
     """Writes objects of one class in one way."""
 
-    def __init__(
-        self, running: SharedService, load: LoadProcess, kind: str, name: str, options: Options
-    ) -> None:
-        self._running = running
-        self._load = load
-        self._kind = kind
-        self._name = name
-        self._seconds = 0.5 if options.quick else 2.0
-        self._imports = itertools.count()
+    running: SharedService
+    load: LoadProcess
+    kind: str
+    name: str
+    seconds: float
+    imports: Iterator[int] = field(default_factory=itertools.count)
 
     async def measure(self) -> float:
         """Return objects per second."""
-        if self._kind == "put in process":
+        if self.kind == "put in process":
             return await self._put_in_process()
-        service = self._running.service
-        lane = getattr(self, f"_{self._kind}")()
-        plan = Plan(service.host, service.port, [lane], self._seconds)
-        (tally,) = await self._load.drive(plan)
+        service = self.running.service
+        lane = getattr(self, f"_{self.kind}")()
+        plan = Plan(service.host, service.port, [lane], self.seconds)
+        (tally,) = await self.load.drive(plan)
         return tally.rate
 
     def _batch(self) -> Lane:
         puts = [
-            {"op": "put", "class": self._name, "id": f"o{n}", "body": _object(n)}
+            {"op": "put", "class": self.name, "id": f"o{n}", "body": _object(n)}
             for n in range(_OBJECTS)
         ]
-        bodies = [
-            orjson.dumps({"operations": puts[at : at + _BATCH]})
-            for at in range(0, _OBJECTS, _BATCH)
-        ]
-        requests = [render("POST", f"/v1/{_DATABASE}/batch", body, _JSON) for body in bodies]
-        return Lane(requests, 1, operations=_BATCH)
+        return Lane(batches(_DATABASE, puts), 1, operations=BATCH)
 
     def _import(self) -> Lane:
         """Import objects that were not there before, as long as they last."""
-        number = next(self._imports)
+        number = next(self.imports)
         requests = []
         for part in range(_IMPORTS):
             ids = (f"i{number}.{part}.{n}" for n in range(_IMPORTED))
             lines = [orjson.dumps({"id": id_, **_object(n)}) for n, id_ in enumerate(ids)]
-            target = f"/v1/{_DATABASE}/{self._name}/import"
+            target = f"/v1/{_DATABASE}/{self.name}/import"
             requests.append(render("POST", target, b"\n".join(lines), _NDJSON))
         return Lane(requests, 1, operations=_IMPORTED)
 
     def _put(self) -> Lane:
         requests = [
-            render("PUT", f"/v1/{_DATABASE}/{self._name}/o{n}", orjson.dumps(_object(n)), _JSON)
+            render("PUT", f"/v1/{_DATABASE}/{self.name}/o{n}", orjson.dumps(_object(n)), _JSON)
             for n in range(_OBJECTS)
         ]
         return Lane(requests)
 
     async def _put_in_process(self) -> float:
-        plane, numbers = self._running.plane, itertools.count()
+        plane, numbers = self.running.plane, itertools.count()
         started = perf_counter()
-        while (spent := perf_counter() - started) < self._seconds:
+        while (spent := perf_counter() - started) < self.seconds:
             number = next(numbers)
             id_, values = f"o{number % _OBJECTS}", _object(number)
-            await plane.write(Put(_DATABASE, self._name, id_, uuid4().hex, values=values))
+            await plane.write(Put(_DATABASE, self.name, id_, uuid4().hex, values=values))
         return next(numbers) / spent
 
 

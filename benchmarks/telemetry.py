@@ -14,21 +14,18 @@ import multiprocessing
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 from multiprocessing.connection import Connection
-from statistics import median
 from typing import Final
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from app.commands.demo.load import LoadProcess, Tally
-from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import Service
-from benchmarks.harness.comparison import Harness, Target
+from benchmarks.harness.comparison import Harness, Target, median_rates
 from benchmarks.harness.instances import Instance, instances
 from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import CLASS
+from benchmarks.harness.shared_servers import ARTICLE_FIELDS, CLASS
 
 __all__ = ["run"]
 
@@ -45,11 +42,6 @@ _DATABASE: Final = "traced"
 _WITHOUT: Final = "nothing sent"
 _TENTH: Final = "10 % traced"
 _ALL: Final = "100 % traced"
-_FIELDS: Final = {
-    "title": {"type": "string", "required": True, "max_length": 300},
-    "author": {"type": "string"},
-    "hits": {"type": "integer", "default": 0},
-}
 
 
 async def run(options: Options) -> Measured:
@@ -69,14 +61,17 @@ async def run(options: Options) -> Measured:
         async with LoadProcess() as load, instances(environments) as made:
             first = made[_WITHOUT]
             async with Service.at(first.data, first.admin) as service:
-                schema = {"default": {"system": "redis"}, "classes": {CLASS: {"fields": _FIELDS}}}
+                schema = {
+                    "default": {"system": "redis"},
+                    "classes": {CLASS: {"fields": ARTICLE_FIELDS}},
+                }
                 await service.set_schema(_DATABASE, schema)
                 versions = await service.versions()
             targets = {name: _target(instance) for name, instance in made.items()}
             await targets[_WITHOUT].fill()
             for method in ("GET", "PATCH"):
                 harness = Harness(options, load, _EVERY_S)
-                tallies = await _measure(harness, targets, method)
+                tallies = await harness.tallies(targets, method, _CONNECTIONS)
                 results += _compare(options, tallies, method)
                 for name, of in tallies.items():
                     requests[name] += sum(tally.acknowledged for tally in of)
@@ -94,18 +89,8 @@ def _target(instance: Instance) -> Target:
     return Target(host, int(port), f"/v1/{_DATABASE}/{CLASS}")
 
 
-async def _measure(
-    harness: Harness, targets: Mapping[str, Target], method: str
-) -> dict[str, list[Tally]]:
-    measures = {
-        name: partial(harness.rate, target, method, _CONNECTIONS)
-        for name, target in targets.items()
-    }
-    return await interleaved(harness.rounds, measures)
-
-
 def _compare(options: Options, tallies: Mapping[str, list[Tally]], method: str) -> list[Result]:
-    rates = {name: median(tally.rate for tally in of) for name, of in tallies.items()}
+    rates = median_rates(tallies)
     options.say(f"{method}: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
     return [
         Result(f"{method}, {name}", "requests/s", rates[name], rates[_WITHOUT], bar)

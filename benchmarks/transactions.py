@@ -23,7 +23,8 @@ import httpx
 from app.commands.demo.service import Service
 from app.settings.main import CacheSettings
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import shared_service
+from benchmarks.harness.shared_servers import REQUIREMENT, declare_requirements, shared_service
+from mediator.embedded.port import Kind
 from sketch.client import CoherentClient, TransactionAborted
 
 __all__ = ["run"]
@@ -38,11 +39,6 @@ _SKEW: Final = 0.7
 """Exponent of Zipf's law."""
 
 _DATABASES: Final = {"cached": {"visibility": "public"}, "uncached": {"visibility": "none"}}
-_WORDS: Final = {
-    "redis": "elasticity",
-    "postgresql": "joins",
-    "mongodb": "data_volume_scalability",
-}
 
 
 @dataclass(slots=True)
@@ -114,7 +110,7 @@ def _results(options: Options, length: int, cached: _Tally, uncached: _Tally) ->
 
 async def _prepare(service: Service, seed: int) -> list[tuple[str, str]]:
     """Set up objects on all systems; returns them in an order that mixes systems."""
-    systems = await service.declare({kind: (word,) for kind, word in _WORDS.items()})
+    systems = await declare_requirements(service)
     kinds = sorted({system["kind"] for system in systems})
     locations = [(kinds[i % len(kinds)], f"o{i}") for i in range(_OBJECTS)]
     for database, cache in _DATABASES.items():
@@ -127,9 +123,9 @@ async def _prepare(service: Service, seed: int) -> list[tuple[str, str]]:
     return locations
 
 
-def _class(kind: str, cache: dict[str, str]) -> dict[str, Any]:
+def _class(kind: Kind, cache: dict[str, str]) -> dict[str, Any]:
     fields = {"n": {"type": "float", "default": 0}}
-    return {"annotations": [{"require": _WORDS[kind]}], "cache": cache, "fields": fields}
+    return {"annotations": [{"require": REQUIREMENT[kind]}], "cache": cache, "fields": fields}
 
 
 async def _load(

@@ -1,24 +1,27 @@
 """What coherence costs: writes with the cache sketch against without, reads against a bare handler.
 
 Two replicas of the service run in one process on the same servers and the same databases; one has a
-sketch, the other has none. They are asked in turn, so that both have the machine to themselves.
+sketch, the other has none. They are loaded in turn, so that both have the machine to themselves.
 """
 
 from __future__ import annotations
 
-import os
-from functools import partial
-from statistics import median
+from collections.abc import Mapping
 from typing import Final
 
 from app.commands.demo.load import LoadProcess
-from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import Service
 from app.service.container import on_embedded
 from app.service.serving import serving
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
-from benchmarks.harness.bare_handlers import KIND_OF
-from benchmarks.harness.comparison import CONNECTIONS, Harness, Target, bare_handlers, mediated
+from benchmarks.harness.comparison import (
+    CONNECTIONS,
+    Harness,
+    Target,
+    bare_handlers,
+    median_rates,
+    mediated,
+)
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.shared_servers import SharedService, shared_service
 from mediator.embedded.port import Kind
@@ -44,11 +47,11 @@ async def run(options: Options) -> Measured:
         async with (
             serving(http, settings) as other,
             Service.at(other.addresses.data, other.addresses.admin) as without,
-            bare_handlers(running) as port,
+            bare_handlers(running) as bare,
         ):
             for kind in running.servers:
                 results += await _writes(harness, running, without, kind)
-                results += await _reads(harness, running, kind, port)
+                results += await _reads(harness, running, kind, bare[kind])
         return Measured(results, await running.service.versions())
 
 
@@ -60,23 +63,22 @@ async def _writes(
     results = []
     for method in ("PUT", "PATCH"):
         for connections in CONNECTIONS:
-            rates = await _rates(harness, targets, method, connections)
             name = f"{method} on {kind}, {connections} connections, sketch on against off"
-            _say(harness, name, rates)
+            rates = await _rates(harness, name, targets, method, connections)
             results.append(Result(name, "requests/s", rates["on"], rates["off"], _WRITE_BAR))
     return results
 
 
-async def _reads(harness: Harness, running: SharedService, kind: Kind, port: int) -> list[Result]:
-    bare = {way: Target("127.0.0.1", port, f"/{way}") for way, of in KIND_OF.items() if of == kind}
+async def _reads(
+    harness: Harness, running: SharedService, kind: Kind, bare: Mapping[str, Target]
+) -> list[Result]:
     for target in bare.values():
         await target.fill()
     targets = {"on": mediated(running.service, kind), **bare}
     results = []
     for connections in CONNECTIONS:
-        rates = await _rates(harness, targets, "GET", connections)
         name = f"GET on {kind}, {connections} connections, sketch on against"
-        _say(harness, name, rates)
+        rates = await _rates(harness, name, targets, "GET", connections)
         results += [
             Result(f"{name} {way}", "requests/s", rates["on"], rates[way], bar)
             for way in bare
@@ -86,15 +88,9 @@ async def _reads(harness: Harness, running: SharedService, kind: Kind, port: int
 
 
 async def _rates(
-    harness: Harness, targets: dict[str, Target], method: str, connections: int
+    harness: Harness, name: str, targets: Mapping[str, Target], method: str, connections: int
 ) -> dict[str, float]:
-    measures = {
-        way: partial(harness.rate, target, method, connections) for way, target in targets.items()
-    }
-    tallies = await interleaved(_MORE_ROUNDS * harness.rounds, measures)
-    return {way: median(tally.rate for tally in of) for way, of in tallies.items()}
-
-
-def _say(harness: Harness, name: str, rates: dict[str, float]) -> None:
+    rates = median_rates(await harness.tallies(targets, method, connections, _MORE_ROUNDS))
     summary = ", ".join(f"{way} {rate:,.0f}/s" for way, rate in rates.items())
-    harness.options.say(f"{name}: {summary} (load average {os.getloadavg()[0]:.1f})")
+    harness.options.note(f"{name}: {summary}")
+    return rates

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from mediator.model.apply import Refused, apply_operator
 from mediator.schema.tree import MISSING, MissingType
-from mediator.schema.types import Values
+from mediator.schema.types import Values, projected
 from mediator.stores.port import Record, RememberedOperation, Status, Write, WriteKind, WriteResult
 
 __all__ = ["StoredRecord", "apply_write"]
@@ -45,9 +45,8 @@ class StoredRecord:
 
     def shown(self, id_: str, fields: tuple[str, ...] | None) -> Record:
         """Return the record as a reader gets it."""
-        return Record(
-            id_, self.creation_version, dict(self.versions), _projected(self.values, fields)
-        )
+        values = deepcopy(projected(self.values, fields))
+        return Record(id_, self.creation_version, dict(self.versions), values)
 
 
 def apply_write(record: StoredRecord, call: Write, token: str, clock_us: int) -> WriteResult:
@@ -135,10 +134,5 @@ def _applied(record: StoredRecord, call: Write, values: Values, clock_us: int) -
             highest if call.creation_version is None else call.creation_version
         )
     creation_version = record.creation_version if record.is_live else highest
-    returned = {} if call.returning is None else _projected(values, call.returning or None)
+    returned = {} if call.returning is None else deepcopy(projected(values, call.returning or None))
     return WriteResult(Status.APPLIED, created, creation_version, dict(record.versions), returned)
-
-
-def _projected(values: Values, fields: tuple[str, ...] | None) -> Values:
-    chosen = values if fields is None else {n: values[n] for n in fields if n in values}
-    return deepcopy(chosen)

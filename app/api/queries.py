@@ -43,7 +43,7 @@ from mediator.routing.model import RoutingModel
 from mediator.schema.ids import check_id
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MissingType
-from mediator.schema.types import Values
+from mediator.schema.types import projected
 from mediator.schema.values import Codec
 from sketch.protocol.port import Partition
 
@@ -268,19 +268,15 @@ def _database_id(resource: ClassResource) -> str:
 
 
 def _shown(resource: ClassResource, selection: Selection, outcome: Outcome) -> dict[str, Any]:
-    return document_of(resource.codec, outcome.id, _narrowed(outcome, selection.fields))
-
-
-def _narrowed(outcome: Outcome, names: tuple[str, ...] | None) -> Values:
-    values = outcome.values or {}
-    return values if names is None else {n: values[n] for n in names if n in values}
+    values = projected(outcome.values or {}, selection.fields)
+    return document_of(resource.codec, outcome.id, values)
 
 
 def _all_shown(
     resource: ClassResource, selection: Selection, found: Sequence[Outcome]
 ) -> list[dict[str, Any]]:
     codec, names = resource.codec, selection.fields
-    return [document_of(codec, o.id, _narrowed(o, names)) for o in found]
+    return [document_of(codec, o.id, projected(o.values or {}, names)) for o in found]
 
 
 def _item(
@@ -295,7 +291,7 @@ def _item(
         if outcome is None:
             document[alias] = None
             continue
-        values = _narrowed(outcome, shown[alias])
+        values = projected(outcome.values or {}, shown[alias])
         document[alias] = {"id": outcome.id, **codecs[alias].encode(values)}
     return document
 

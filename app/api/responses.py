@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
-from app.api.positions import position_of
+from app.api.cursors import position_of
 from app.api.resources import Selection
 from app.api.routed_request import RoutedRequest
 from app.api.writes import PlannedOperation
@@ -20,7 +20,7 @@ from app.http.prefer import Preferences
 from app.http.problems import PROBLEM_JSON, problem_of
 from mediator.base.errors import NotFound
 from mediator.model.operations import Create, Delete, Freshness, Get, Outcome, Put
-from mediator.schema.types import Values
+from mediator.schema.types import Values, projected
 from mediator.schema.values import Codec
 
 __all__ = [
@@ -72,7 +72,7 @@ def represent(planned: PlannedOperation, outcome: Outcome) -> dict[str, Any]:
     if isinstance(operation, Create | Put):
         values = {**operation.values, **values}
     elif planned.touched is not None:
-        values = {name: values[name] for name in planned.touched if name in values}
+        values = projected(values, planned.touched)
     return document_of(planned.resource.codec, outcome.id, values)
 
 

@@ -45,14 +45,7 @@ http {{
 
 @asynccontextmanager
 async def balancer(replicas: Sequence[str]) -> AsyncIterator[str]:
-    """Run nginx before replicas; it knows of them by what becomes of requests alone.
-
-    Args:
-        replicas: Addresses of the replicas.
-
-    Yields:
-        Where it listens.
-    """
+    """Run nginx before replicas, which it knows by what becomes of requests; yields its address."""
     with scratch("balancer") as directory, socket.create_server(("127.0.0.1", 0)) as listening:
         host, port = listening.getsockname()
         conf = directory / "nginx.conf"

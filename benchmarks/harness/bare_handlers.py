@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import asyncpg
 import redis.asyncio
@@ -58,19 +58,6 @@ _HIT: Final = (
     .values(hits=_ARTICLES.c.hits + sa.bindparam("by"))
     .returning(_ARTICLES.c.hits)
 )
-
-
-class _Store(Protocol):
-    """What the handlers need of a store."""
-
-    async def get(self, id_: str) -> _Object | None:
-        """Read an object."""
-
-    async def put(self, id_: str, values: _Object) -> None:
-        """Write a whole object."""
-
-    async def hit(self, id_: str, by: int) -> int:
-        """Add to the counter of an object; returns what it is now."""
 
 
 class _Redis:
@@ -167,7 +154,9 @@ class _Mongo:
         return int(found["hits"])
 
 
-_STORES: Final[Mapping[str, Callable[[str], Any]]] = {
+_Store: TypeAlias = _Redis | _Postgres | _Asyncpg | _Mongo
+
+_STORES: Final[Mapping[str, type[_Store]]] = {
     "redis": _Redis,
     "postgresql": _Postgres,
     "asyncpg": _Asyncpg,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from statistics import median
+from typing import Final
 
 import httpx
 import orjson
@@ -16,13 +16,15 @@ import uvloop
 
 from app.commands.demo.http1 import render
 from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
+from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import Service, succeed
-from benchmarks.harness.bare_handlers import serve
+from benchmarks.harness.bare_handlers import KIND_OF, serve
+from benchmarks.harness.delay import LOOPBACK, listening_process
 from benchmarks.harness.report import Options
 from benchmarks.harness.shared_servers import CLASS, SharedService, database_on, some_object
 from mediator.embedded.port import Kind
 
-__all__ = ["CONNECTIONS", "Harness", "Target", "bare_handlers", "mediated"]
+__all__ = ["CONNECTIONS", "Harness", "Target", "bare_handlers", "median_rates", "mediated"]
 
 OBJECTS: Final = 200
 CONNECTIONS: Final = (1, 16)
@@ -64,8 +66,8 @@ class Harness:
     """Options and load generator of a comparison.
 
     Attributes:
-        options: What is asked for.
-        load: Asks the targets.
+        options: How the benchmark is run.
+        load: Sends requests to the targets.
         seconds: How long a target is loaded at a time; in quick mode a quarter of a second.
     """
 
@@ -80,10 +82,20 @@ class Harness:
         (tally,) = await self.load.drive(plan)
         return tally
 
-    @property
-    def rounds(self) -> int:
-        """How often each target has its turn."""
-        return 3 if self.options.quick else 7
+    async def tallies(
+        self, targets: Mapping[str, Target], method: str, connections: int, times: int = 1
+    ) -> dict[str, list[Tally]]:
+        """Load targets in turn, `times` as often as other comparisons do."""
+        measures = {
+            name: partial(self.rate, target, method, connections)
+            for name, target in targets.items()
+        }
+        return await interleaved(times * (3 if self.options.quick else 7), measures)
+
+
+def median_rates(tallies: Mapping[str, Sequence[Tally]]) -> dict[str, float]:
+    """Return the median rate of each target."""
+    return {name: median(tally.rate for tally in of) for name, of in tallies.items()}
 
 
 def mediated(service: Service, kind: Kind) -> Target:
@@ -92,19 +104,17 @@ def mediated(service: Service, kind: Kind) -> Target:
 
 
 @contextlib.asynccontextmanager
-async def bare_handlers(running: SharedService) -> AsyncIterator[int]:
-    """Run the bare handlers in a process of their own; yields their port."""
+async def bare_handlers(running: SharedService) -> AsyncIterator[dict[Kind, dict[str, Target]]]:
+    """Run the bare handlers in a process of their own; yields them by the kind of server."""
     urls = {kind: endpoint.url for kind, endpoint in running.servers.items()}
-    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
-        process = multiprocessing.get_context("spawn").Process(target=_serve, args=(listener, urls))
-        process.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            process.terminate()
-            process.join()
+    with listening_process(_serve, urls) as port:
+        yield {
+            kind: {
+                way: Target(LOOPBACK, port, f"/{way}") for way, of in KIND_OF.items() if of == kind
+            }
+            for kind in urls
+        }
 
 
-def _serve(listener: socket.socket, urls: dict[Kind, str]) -> Any:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _serve(listener: socket.socket, urls: dict[Kind, str]) -> None:
     uvloop.run(serve(listener, urls))

@@ -1,4 +1,4 @@
-"""A way that takes its time: a relay that hands on every byte half a round trip later."""
+"""Servers in processes of their own; one is a relay that hands on bytes half a round trip late."""
 
 from __future__ import annotations
 
@@ -6,31 +6,28 @@ import asyncio
 import multiprocessing
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, cast
 
 import uvloop
 
-__all__ = ["delayed"]
+__all__ = ["LOOPBACK", "delayed", "listening_process"]
 
-_LOOPBACK: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
 
 
 @contextmanager
-def delayed(port: int, round_trip_s: float) -> Iterator[int]:
-    """Run a relay to a local port, in a process of its own.
+def listening_process(serve: Callable[..., None], *arguments: object) -> Iterator[int]:
+    """Run a server in a process of its own while the block runs; yields its port.
 
     Args:
-        port: Where it relays to.
-        round_trip_s: What it adds to the time of a request and its answer (seconds).
-
-    Yields:
-        Where it listens.
+        serve: Is called there with a socket that listens, and the arguments.
+        arguments: Further arguments.
     """
-    with socket.create_server((_LOOPBACK, 0), backlog=1024) as listener:
+    with socket.create_server((LOOPBACK, 0), backlog=2048) as listener:
         process = multiprocessing.get_context("spawn").Process(
-            target=_relay, args=(listener, port, round_trip_s / 2)
+            target=_uninterrupted, args=(serve, listener, *arguments)
         )
         process.start()
         try:
@@ -38,6 +35,19 @@ def delayed(port: int, round_trip_s: float) -> Iterator[int]:
         finally:
             process.terminate()
             process.join()
+
+
+def _uninterrupted(serve: Callable[..., None], *arguments: object) -> None:
+    # Ctrl-C reaches every process of the terminal; who uses this one ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(*arguments)
+
+
+@contextmanager
+def delayed(port: int, round_trip_s: float) -> Iterator[int]:
+    """Run a relay to a local port that adds to every round trip (seconds); yields its own port."""
+    with listening_process(_relay, port, round_trip_s / 2) as at:
+        yield at
 
 
 class _Way(asyncio.Protocol):
@@ -72,7 +82,6 @@ class _Way(asyncio.Protocol):
 
 
 def _relay(listener: socket.socket, port: int, half_s: float) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     uvloop.run(_serve(listener, port, half_s))
 
 
@@ -81,7 +90,7 @@ async def _serve(listener: socket.socket, port: int, half_s: float) -> None:
     connecting: set[asyncio.Task[None]] = set()
 
     async def connect(near: _Way) -> None:
-        _, far = await loop.create_connection(lambda: _Way(half_s), _LOOPBACK, port)
+        _, far = await loop.create_connection(lambda: _Way(half_s), LOOPBACK, port)
         far.other.set_result(near)
         near.other.set_result(far)
 

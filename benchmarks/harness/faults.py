@@ -56,11 +56,7 @@ class Stage:
 
 
 class Faults:
-    """Break one thing after the other, in turn, for ever.
-
-    Args:
-        stage: What there is to break.
-    """
+    """Break one thing after the other, in turn, for ever."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

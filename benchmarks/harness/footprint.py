@@ -54,10 +54,6 @@ class Footprint:
 class Watcher:
     """Looks at a process and at the stores every two seconds.
 
-    Args:
-        pid: The process.
-        urls: The addresses of the stores.
-
     Attributes:
         taken: What was seen, with the stores all up.
     """

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from app.commands.demo.failed import Failed
+from app.commands.demo.service import Service
 from app.service.container import on_embedded
 from app.service.draining import Signals
 from app.service.interruption import interruptible
@@ -26,7 +27,7 @@ from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
 from mediator.embedded.fleet import EmbeddedFleet
 
-__all__ = ["Instance", "instances"]
+__all__ = ["Instance", "instance_on_embedded", "instances"]
 
 _STARTS_WITHIN_S: Final = 120.0
 _SPAWN: Final = multiprocessing.get_context("spawn")
@@ -35,11 +36,7 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 class Instance:
     """A service; ended by SIGTERM, and started again where it was.
 
-    Args:
-        settings: The servers below it.
-        environment: Further settings, by their variables.
-        drain_s: For how long it drains.
-        caching: How caches are kept coherent; None: nothing may be cached.
+    The environment holds further settings; without `caching` nothing may be cached.
     """
 
     def __init__(
@@ -115,10 +112,6 @@ async def instances(
 ) -> AsyncIterator[dict[str, Instance]]:
     """Run embedded servers, and an instance for each environment, while the block runs.
 
-    Args:
-        environments: Settings of the instances, by their names.
-        drain_s: For how long each drains.
-
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.
     """
@@ -137,6 +130,18 @@ async def instances(
             signals.listen()
             async with interruptible(signals.ended):
                 yield made
+
+
+@asynccontextmanager
+async def instance_on_embedded(caching: CacheSettings) -> AsyncIterator[Service]:
+    """Run an instance on embedded servers of its own; its sketch is on their Redis."""
+    with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        settings = MediatorSettings(embedded=True, data_dir=Path(scratch))
+        async with (
+            Instance(settings, {}, 0.0, caching) as instance,
+            Service.at(instance.data, instance.admin) as service,
+        ):
+            yield service
 
 
 def _addresses(ours: Connection) -> Addresses:
@@ -162,17 +167,11 @@ def _serve(
     caching: CacheSettings | None,
     environment: Mapping[str, str],
 ) -> None:
+    async def run() -> None:
+        async with serving(http, settings, caching) as running:
+            theirs.send(running.addresses)
+            await running.ended.wait()
+
     os.environ.update(environment)
     start_logging(TelemetrySettings().log_format)
-    uvloop.run(_serving(theirs, http, settings, caching))
-
-
-async def _serving(
-    theirs: Connection,
-    http: HttpSettings,
-    settings: MediatorSettings,
-    caching: CacheSettings | None,
-) -> None:
-    async with serving(http, settings, caching) as running:
-        theirs.send(running.addresses)
-        await running.ended.wait()
+    uvloop.run(run())

@@ -7,10 +7,9 @@ aggregation pipeline, index sets and pipelined reads. Answers are ids in order, 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import asyncpg
 import redis.asyncio
@@ -34,27 +33,7 @@ _PROFILES: Final = "SELECT * FROM profiles WHERE "
 _Rows = Sequence[Mapping[str, Any]]
 
 
-class Native(ABC):
-    """A driver with its own copy of the data."""
-
-    @abstractmethod
-    async def open(self, url: str) -> None:
-        """Connect."""
-
-    @abstractmethod
-    async def load(self, data: Profiles) -> None:
-        """Write the data, with indexes on what the schema indexes."""
-
-    @abstractmethod
-    async def ask(self, number: int) -> _Rows:
-        """Carry out one of the eleven queries; whole objects with their joined ones."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Disconnect."""
-
-
-class _Postgres(Native):
+class _Postgres:
     _TABLES: Final = {
         "profiles": '"profileID" bigint, firstname text, lastname text, "yearOfBirth" bigint,'
         " country text, login text",
@@ -148,7 +127,7 @@ def _text(text: str) -> sa.TextClause:
     return sa.text(re.sub(r"\$(\d)", r":v\1", text.replace("\\", "\\\\")))
 
 
-class _Mongo(Native):
+class _Mongo:
     _FILTERS: Final[tuple[dict[str, Any], ...]] = (
         {"_id": "p17"},
         {"profileID": 17},
@@ -204,7 +183,7 @@ class _Mongo(Native):
         await self._client.close()
 
 
-class _Redis(Native):
+class _Redis:
     """A hash for each object, a set of ids for each value that is asked for by equality.
 
     Numbers have a sorted set. What has no index is read through, which is all that is left.
@@ -297,6 +276,9 @@ def _holds(number: int, row: Mapping[str, str]) -> bool:
             return "goal" in row["entry"]
     return True
 
+
+Native: TypeAlias = _Postgres | _Mongo | _Redis
+"""A driver with its own copy of the data; `ask` carries out one of the queries."""
 
 NATIVE: Final[Mapping[Kind, type[Native]]] = {
     "redis": _Redis,

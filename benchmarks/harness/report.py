@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-__all__ = ["Measured", "Options", "Result", "rounded"]
+from app.commands.demo.rounds import interleaved
+
+__all__ = ["Measured", "Options", "Result", "medians", "rounded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,10 @@ class Options:
     say: Callable[[str], None] = print
     full: bool = False
     minutes: float | None = None
+
+    def note(self, line: str) -> None:
+        """Show a line with how busy the machine is."""
+        self.say(f"{line} (load average {os.getloadavg()[0]:.1f})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +73,11 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that reports have (docs/design.md, "Tests and figures")."""
+        numbers = {"figure": self.figure, "baseline": self.baseline, "ratio": self.ratio}
         return {
             "name": self.name,
             "unit": self.unit,
-            "figure": rounded(self.figure),
-            "baseline": rounded(self.baseline),
-            "ratio": rounded(self.ratio),
+            **{name: rounded(value) for name, value in numbers.items()},
             "bar": self.bar,
             "met": self.met,
         }
@@ -82,6 +89,14 @@ class Measured:
 
     results: Sequence[Result]
     versions: Mapping[str, str] = field(default_factory=dict)
+
+
+async def medians(
+    rounds: int, measures: Mapping[str, Callable[[], Awaitable[float]]]
+) -> dict[str, float]:
+    """Measure every side in turn, and return the median of each by its name."""
+    measured = await interleaved(rounds, measures)
+    return {name: median(of) for name, of in measured.items()}
 
 
 def rounded(value: float | None) -> float | None:

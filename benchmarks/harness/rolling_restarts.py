@@ -99,13 +99,7 @@ async def _is_ready(http: httpx.AsyncClient, replica: Replica) -> bool:
 async def steady_load(
     replicas: Sequence[Replica], balancer: str, database: str
 ) -> AsyncIterator[Load]:
-    """Read and count all the time while the block runs.
-
-    Args:
-        replicas: Who serves.
-        balancer: Where what stands before them listens.
-        database: A database with a class ``counts`` whose field ``n`` counts.
-    """
+    """Read and count in the class ``counts`` of a database all the time while the block runs."""
     load, readiness = Load(), _Readiness(replicas)
     looking = asyncio.create_task(readiness.look())
     ending = asyncio.Event()

@@ -1,18 +1,31 @@
-"""Running a benchmark by name, and reporting on it."""
+"""Runs a benchmark by name, and reports on it and on the machine."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import os
+import platform
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from statistics import median
+from time import perf_counter
 from typing import Any, cast
 
 import benchmarks
-from benchmarks.harness.machine import calibration_s, describe_machine
 from benchmarks.harness.report import Measured, Options, rounded
 
-__all__ = ["UnknownBenchmark", "available", "lines", "measure"]
+__all__ = [
+    "UnknownBenchmark",
+    "available",
+    "calibration_s",
+    "describe_machine",
+    "lines",
+    "measure",
+]
+
+_STEPS = 1_000_000
+_REPEATS = 5
 
 _Run = Callable[[Options], Awaitable[Measured]]
 
@@ -59,6 +72,29 @@ async def measure(name: str, options: Options) -> dict[str, Any]:
         "calibration": rounded(calibration),
         "versions": dict(measured.versions),
     }
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return processor, cores, operating system and interpreter."""
+    return {
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def calibration_s() -> float:
+    """Return the median time of a fixed loop in seconds."""
+    return median(_loop_s() for _ in range(_REPEATS))
+
+
+def _loop_s() -> float:
+    started = perf_counter()
+    total = 0
+    for step in range(_STEPS):
+        total += step & 7
+    return perf_counter() - started
 
 
 def lines(report: dict[str, Any]) -> list[str]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
+
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
 from app.commands.demo.service import RequestRefused, Service
 from app.service.container import on_embedded
 from app.service.interruption import interruptible
@@ -18,17 +22,51 @@ from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 from mediator.data_plane.port import DataPlane
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Endpoint, Kind
+from mediator.embedded.redis import EmbeddedRedis
 
-__all__ = ["CLASS", "SharedService", "database_on", "shared_service", "some_object"]
+__all__ = [
+    "ARTICLE_FIELDS",
+    "BATCH",
+    "CLASS",
+    "REQUIREMENT",
+    "SharedService",
+    "batches",
+    "database_on",
+    "declare_requirements",
+    "embedded_redis",
+    "field_on",
+    "shared_service",
+    "some_object",
+    "state_metrics",
+    "updates",
+]
 
 CLASS: Final = "articles"
 """The one class of the databases that `SharedService.tie` sets up."""
 
-_ONLY: Final[Mapping[Kind, str]] = {
+ARTICLE_FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "title": {"type": "string", "required": True, "max_length": 300},
+    "author": {"type": "string"},
+    "hits": {"type": "integer", "default": 0},
+}
+"""The fields of that class."""
+
+BATCH: Final = 100
+"""Updates in a batch of `batches`."""
+
+REQUIREMENT: Final[Mapping[Kind, str]] = {
     "redis": "elasticity",
     "postgresql": "joins",
     "mongodb": "data_volume_scalability",
 }
+"""The capability that only one kind of system is declared to have."""
+
+_BEST: Final[Mapping[str, str]] = {
+    "redis": "write_throughput",
+    "postgresql": "read_latency",
+    "mongodb": "read_throughput",
+}
+_WANTED: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
 # A stand-in for MongoDB that cannot count integers exactly counts floats.
 _COUNTERS: Final = ("integer", "float")
 
@@ -47,6 +85,11 @@ class SharedService:
     servers: Mapping[Kind, Endpoint]
     plane: DataPlane
 
+    def require(self, *kinds: Kind) -> None:
+        """Check that servers of these kinds run here; raises `Failed`."""
+        if missing := sorted({*kinds} - self.servers.keys()):
+            raise Failed(f"this machine cannot run {', '.join(missing)}")
+
     async def tie(self, cache: Mapping[str, Any] | None = None) -> dict[Kind, str]:
         """Set up a database for each kind of system, wholly on it.
 
@@ -56,7 +99,7 @@ class SharedService:
         Returns:
             The type of the counter ``hits`` in each.
         """
-        await self.service.declare({kind: (word,) for kind, word in _ONLY.items()})
+        await declare_requirements(self.service)
         return {kind: await self._tie(kind, cache) for kind in self.servers}
 
     async def _tie(self, kind: Kind, cache: Mapping[str, Any] | None) -> str:
@@ -72,14 +115,10 @@ class SharedService:
 
 
 def _schema(kind: Kind, counter: str, cache: Mapping[str, Any] | None) -> dict[str, Any]:
-    fields = {
-        "title": {"type": "string", "required": True, "max_length": 300},
-        "author": {"type": "string"},
-        "hits": {"type": counter, "default": 0},
-    }
+    fields = {**ARTICLE_FIELDS, "hits": {"type": counter, "default": 0}}
     return {
         "mode": "mixed",
-        "annotations": [{"require": _ONLY[kind]}],
+        "annotations": [{"require": REQUIREMENT[kind]}],
         "classes": {CLASS: {"cache": cache or {"visibility": "none"}, "fields": fields}},
     }
 
@@ -92,6 +131,51 @@ def database_on(kind: Kind) -> str:
 def some_object(number: int) -> dict[str, Any]:
     """Make up an object of `CLASS`."""
     return {"title": f"The harbour reopens, part {number}", "author": f"p{number % 10}", "hits": 0}
+
+
+def updates(database: str, objects: int) -> list[bytes]:
+    """Render batches that together count one hit of each object."""
+    update = {"op": "update", "class": CLASS, "body": {"hits": {"inc": 1}}}
+    return batches(database, [{**update, "id": f"a{number}"} for number in range(objects)])
+
+
+def batches(database: str, operations: Sequence[Mapping[str, Any]]) -> list[bytes]:
+    """Render operations as requests of `BATCH` each."""
+    bodies = [
+        orjson.dumps({"operations": operations[at : at + BATCH]})
+        for at in range(0, len(operations), BATCH)
+    ]
+    return [render("POST", f"/v1/{database}/batch", body, _WANTED) for body in bodies]
+
+
+async def declare_requirements(service: Service) -> list[dict[str, Any]]:
+    """Declare of each kind of system what only it has; return the systems."""
+    return await service.declare({kind: (word,) for kind, word in REQUIREMENT.items()})
+
+
+async def state_metrics(service: Service) -> None:
+    """State that each kind of system is the best in one metric, and the worst in the others."""
+    worst = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
+    best = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
+    stated = {kind: {**worst, metric: best[metric]} for kind, metric in _BEST.items()}
+    await service.state(stated)
+
+
+def field_on(kind: str) -> dict[str, Any]:
+    """Return what places a field on a kind of system, once `state_metrics` was called."""
+    return {"annotations": [{"metric": _BEST[kind], "goal": 1000}]}
+
+
+@contextlib.asynccontextmanager
+async def embedded_redis() -> AsyncIterator[Endpoint]:
+    """Run a Redis server while the block runs."""
+    with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        server = EmbeddedRedis(Path(scratch))
+        endpoint = await asyncio.to_thread(server.start)
+        try:
+            yield endpoint
+        finally:
+            await asyncio.to_thread(server.stop)
 
 
 @contextlib.asynccontextmanager

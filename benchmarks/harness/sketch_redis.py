@@ -19,7 +19,6 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from functools import partial
-from statistics import median
 from struct import Struct
 from time import perf_counter
 from typing import Any, Final
@@ -28,8 +27,7 @@ from uuid import uuid4
 import hiredis
 from redis.asyncio import Redis
 
-from app.commands.demo.rounds import interleaved
-from benchmarks.harness.report import Options, Result
+from benchmarks.harness.report import Options, Result, medians
 from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
@@ -56,12 +54,7 @@ Step = Callable[[Redis, Names, Sequence[str]], Awaitable[None]]
 
 
 async def sketch_in_redis(options: Options, url: str) -> list[Result]:
-    """Measure the sketch beside what it is held against, all in each round.
-
-    Args:
-        options: How the benchmark is to be run.
-        url: Address of the Redis server.
-    """
+    """Measure the sketch beside what it is held against, all in each round."""
     keys = [f"articles/{number}#text" for number in range(2_000 if options.quick else 10_000)]
     async with Redis.from_url(url) as redis:
         measures = {
@@ -73,9 +66,9 @@ async def sketch_in_redis(options: Options, url: str) -> list[Result]:
             f"{_WRITES}, shared": partial(_plain_writes, redis, keys, _BATCH),
             f"{_READS}, shared": partial(_plain_reads, redis, keys, _BATCH),
         }
-        seconds = await interleaved(3 if options.quick else 7, measures)
+        seconds = await medians(3 if options.quick else 7, measures)
     calls = {name: len(keys) * (2 if _WRITES in name else 1) for name in measures}
-    rates = {name: calls[name] / median(of) for name, of in seconds.items()}
+    rates = {name: calls[name] / taken for name, taken in seconds.items()}
     options.say("sketch: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
     return [result for name in (_WRITES, _READS) for result in _held(name, rates)]
 

@@ -245,7 +245,7 @@ class Load:
         return answer
 
     async def lost(self) -> list[str]:
-        """Hold what there is against what was acknowledged, and told; return what is wrong."""
+        """Compare what there is with what was acknowledged, and with the feed; return mistakes."""
         wrong = []
         for class_name in self._classes:
             for id_ in _ids():
@@ -277,7 +277,7 @@ class Load:
         return dict(answer.raise_for_status().json())
 
     async def wait_for_feed(self) -> None:
-        """Read the feed until it has nothing more to tell."""
+        """Read the feed to its end."""
         silent = 0
         while silent < _SILENT:
             silent = 0 if await self._page() else silent + 1

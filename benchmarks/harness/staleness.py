@@ -19,7 +19,7 @@ class Staleness:
 
     Args:
         delta_s: Δ, in seconds.
-        clock: Tells seconds; one clock for all who write and read.
+        clock: Seconds; one clock for all who write and read.
 
     Attributes:
         reads: How many were judged.

@@ -27,7 +27,7 @@ class ListenerProcess(SeparateProcess):
     """Started once, used many times."""
 
     async def lags(self, host: str, port: int, target: str, seconds: float) -> list[float]:
-        """Follow a feed for a while; return how late each update was told, in seconds.
+        """Follow a feed for a while; return how late each update came, in seconds.
 
         Raises:
             Failed: The feed ended.
@@ -73,5 +73,5 @@ class _Events:
         for line in lines:
             if line.startswith(_DATA):
                 change = change_from(line.removeprefix(_DATA), "")
-                if change.kind == "update":  # what was created before is told as well
+                if change.kind == "update":  # what was created before comes as well
                     self.lags.append(self.now - change.time_us / 1e6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import accumulate
+from itertools import accumulate, product
 from random import Random
 from string import ascii_lowercase
 from typing import Final, TypeAlias
@@ -19,39 +19,9 @@ FIELDS: Final = (
 Person: TypeAlias = dict[str, str | None]
 """`FIELDS` with ``id`` and ``entity``; None: missing."""
 
-_PREFIXES = (
-    "ba",
-    "ca",
-    "do",
-    "el",
-    "fre",
-    "gra",
-    "hol",
-    "is",
-    "jo",
-    "ka",
-    "le",
-    "mar",
-    "no",
-    "ol",
-)
-_MIDDLES = ("", "be", "di", "fa", "li", "mo", "na", "ra", "ri", "sa", "to", "va", "we", "zi")
-_ENDINGS = (
-    "n",
-    "ng",
-    "rd",
-    "s",
-    "son",
-    "ton",
-    "man",
-    "la",
-    "ne",
-    "rt",
-    "ck",
-    "ley",
-    "ford",
-    "wood",
-)
+_PREFIXES: Final = "ba ca do el fre gra hol is jo ka le mar no ol"
+_MIDDLES: Final = ("", "be", "di", "fa", "li", "mo", "na", "ra", "ri", "sa", "to", "va", "we", "zi")
+_ENDINGS: Final = "n ng rd s son ton man la ne rt ck ley ford wood"
 _STREETS = ("road", "street", "lane", "way", "place", "avenue")
 _BORN: Final = date(1930, 1, 1)
 _DAYS: Final = 27_000
@@ -72,7 +42,7 @@ class _Names:
 
     @classmethod
     def of(cls, count: int, random: Random) -> _Names:
-        parts = [(a, m, e) for a in _PREFIXES for m in _MIDDLES for e in _ENDINGS]
+        parts = list(product(_PREFIXES.split(), _MIDDLES, _ENDINGS.split()))
         values = tuple("".join(one) for one in random.sample(parts, count))
         return cls(values, tuple(accumulate(1 / (rank + 10) for rank in range(count))))
 
@@ -135,13 +105,7 @@ def _mistyped(value: str, random: Random) -> str:
 
 
 def people(entities: int, most_copies: int, seed: int) -> Iterator[Person]:
-    """Make people up.
-
-    Args:
-        entities: Different people.
-        most_copies: A person has 0 to so many further records, each with errors of its own.
-        seed: Where the random numbers begin.
-    """
+    """Make up people, each with up to so many further records, which have errors of their own."""
     random = Random(seed)
     town = _Town(random)
     for entity in range(entities):

@@ -97,12 +97,7 @@ class Exchange(asyncio.Protocol):
 
 
 class Wire(httpx.AsyncBaseTransport):
-    """Sends requests to one address.
-
-    Args:
-        host: Where it listens.
-        port: Its port.
-    """
+    """Sends requests to one address."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host

@@ -102,46 +102,37 @@ async def drive(
     return tally
 
 
+@dataclass(frozen=True, slots=True)
 class _Loop:
-    def __init__(
-        self,
-        door: Door,
-        workload: Workload,
-        ids: Sequence[str],
-        tally: Tally,
-        judge: Staleness,
-        chance: Random,
-        every_s: float,
-    ) -> None:
-        self._door = door
-        self._workload = workload
-        self._ids = ids
-        self._tally = tally
-        self._judge = judge
-        self._chance = chance
-        self._every_s = every_s
+    door: Door
+    workload: Workload
+    ids: Sequence[str]
+    tally: Tally
+    judge: Staleness
+    chance: Random
+    every_s: float
 
     async def run(self, reads: int) -> None:
-        latencies = self._tally.latencies
-        due = perf_counter() + self._chance.random() * self._every_s
+        latencies = self.tally.latencies
+        due = perf_counter() + self.chance.random() * self.every_s
         while len(latencies) < reads:
-            for id_ in draw(self._ids, _DRAWN_AT_ONCE, self._chance.getrandbits(32)):
+            for id_ in draw(self.ids, _DRAWN_AT_ONCE, self.chance.getrandbits(32)):
                 # What the client has itself is returned without a pause: others have their turn.
                 await asyncio.sleep(max(0.0, due - perf_counter()))
                 if len(latencies) >= reads:
                     return
                 await self._step(id_)
-                due += self._every_s
+                due += self.every_s
 
     def _step(self, id_: str) -> Awaitable[None]:
-        return self._read(id_) if self._chance.random() < self._workload.reads else self._add(id_)
+        return self._read(id_) if self.chance.random() < self.workload.reads else self._add(id_)
 
     async def _read(self, id_: str) -> None:
-        due, started = self._judge.due(id_), perf_counter()
-        count = await self._door.read(id_)
-        self._tally.latencies.append(perf_counter() - started)
-        self._judge.judge(id_, due, count)
+        due, started = self.judge.due(id_), perf_counter()
+        count = await self.door.read(id_)
+        self.tally.latencies.append(perf_counter() - started)
+        self.judge.judge(id_, due, count)
 
     async def _add(self, id_: str) -> None:
-        self._judge.known(id_, await self._door.add(id_))
-        self._tally.writes += 1
+        self.judge.known(id_, await self.door.add(id_))
+        self.tally.writes += 1

@@ -17,12 +17,7 @@ _AGAIN_S: Final = 1.0
 
 
 async def keep(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Keep a process running, until cancelled.
-
-    Args:
-        name: What it is called in the log.
-        run: Starts the process, and returns when that has ended.
-    """
+    """Keep a process running, until cancelled; `run` starts it, and returns when it has ended."""
     while True:
         try:
             await run()

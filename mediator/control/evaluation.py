@@ -27,7 +27,7 @@ from mediator.placement.proposals import (
     differ,
     propose,
 )
-from mediator.placement.violations import NO_VIOLATIONS, ViolationState, detect_violations
+from mediator.placement.violations import ViolationState, detect_violations
 from mediator.placement.what_if import what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.schema.tree import Mode
@@ -147,16 +147,16 @@ class PlacementEvaluation:
         self, database: str, route: DatabaseRoute, decision: Decision
     ) -> None:
         self._violations[database], events = detect_violations(
-            self._violations.get(database, NO_VIOLATIONS),
+            self._violations.get(database, {}),
             route.schema,
             {node: placement.system for node, placement in decision.placements.items()},
             {candidate.name: candidate for candidate in decision.candidates},
             self._clock.monotonic(),
         )
-        for event in events:
-            if event.phase == "began":
-                self._observe(event.detected)
-            await self._events.record(event.phase, event.detected)
+        for phase, detected in events:
+            if phase == "began":
+                self._observe(detected)
+            await self._events.record(phase, detected)
 
     async def _decisions(
         self, model: RoutingModel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator as arithmetic
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -100,47 +99,10 @@ def _number(result: Present) -> Present:
     return result
 
 
-def _min(_field: Field, value: Present, argument: Any) -> Present:
-    return min(value, argument)
-
-
-def _max(_field: Field, value: Present, argument: Any) -> Present:
-    return max(value, argument)
-
-
-def _bits(combine: Callable[[int, int], int]) -> Step:
-    """Python's integers are two's complement of any width, so 64 bits never overflow."""
-    return lambda _field, value, argument: combine(value, argument)
-
-
-def _push(field: Field, value: Present, argument: Any) -> Present:
-    return _bounded(field, [*value, argument])
-
-
-def _push_front(field: Field, value: Present, argument: Any) -> Present:
-    return _bounded(field, [argument, *value])
-
-
-def _add_to_set(field: Field, value: Present, argument: Any) -> Present:
-    return value if argument in value else _bounded(field, sorted([*value, argument]))
-
-
-def _put(field: Field, value: Present, argument: Any) -> Present:
-    return _bounded(field, {**value, **argument})
-
-
 def _bounded(field: Field, result: Present) -> Present:
     if field.max_length is not None and len(result) > field.max_length:
         raise Refused(OperatorFailure(field.name, "too_long"))
     return result
-
-
-def _pop(_field: Field, value: Present, _argument: Any) -> Present:
-    return value[:-1]
-
-
-def _shift(_field: Field, value: Present, _argument: Any) -> Present:
-    return value[1:]
 
 
 def _remove(field: Field, value: Present, argument: Any) -> Present:
@@ -161,16 +123,19 @@ _TAKING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
 _STEPS: Final[Mapping[Operator, Step]] = {
     Operator.INC: _inc,
     Operator.MUL: _mul,
-    Operator.MIN: _min,
-    Operator.MAX: _max,
-    Operator.PUSH: _push,
-    Operator.PUSH_FRONT: _push_front,
-    Operator.POP: _pop,
-    Operator.SHIFT: _shift,
+    Operator.MIN: lambda _field, value, argument: min(value, argument),
+    Operator.MAX: lambda _field, value, argument: max(value, argument),
+    Operator.PUSH: lambda field, value, argument: _bounded(field, [*value, argument]),
+    Operator.PUSH_FRONT: lambda field, value, argument: _bounded(field, [argument, *value]),
+    Operator.POP: lambda _field, value, _argument: value[:-1],
+    Operator.SHIFT: lambda _field, value, _argument: value[1:],
     Operator.REMOVE: _remove,
-    Operator.ADD_TO_SET: _add_to_set,
-    Operator.PUT: _put,
-    Operator.BIT_AND: _bits(arithmetic.and_),
-    Operator.BIT_OR: _bits(arithmetic.or_),
-    Operator.BIT_XOR: _bits(arithmetic.xor),
+    Operator.ADD_TO_SET: lambda field, value, argument: (
+        value if argument in value else _bounded(field, sorted([*value, argument]))
+    ),
+    Operator.PUT: lambda field, value, argument: _bounded(field, {**value, **argument}),
+    # Python's integers are two's complement of any width, so 64 bits never overflow.
+    Operator.BIT_AND: lambda _field, value, argument: value & argument,
+    Operator.BIT_OR: lambda _field, value, argument: value | argument,
+    Operator.BIT_XOR: lambda _field, value, argument: value ^ argument,
 }

@@ -10,7 +10,14 @@ from typing import Final
 from mediator.base.immutable import immutable
 from mediator.schema.types import FieldType, Value
 
-__all__ = ["APPLICABLE", "FIELD_OF", "Operator", "OperatorCall", "OperatorFailure"]
+__all__ = [
+    "APPLICABLE",
+    "FIELD_OF",
+    "WITHOUT_ARGUMENT",
+    "Operator",
+    "OperatorCall",
+    "OperatorFailure",
+]
 
 
 class Operator(StrEnum):
@@ -73,6 +80,10 @@ APPLICABLE: dict[Operator, frozenset[FieldType]] = {
     Operator.BIT_OR: _INTEGER,
     Operator.BIT_XOR: _INTEGER,
 }
+
+
+WITHOUT_ARGUMENT: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
+"""Operators whose argument is ``True``, and says nothing."""
 
 
 @immutable

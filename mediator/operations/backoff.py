@@ -69,11 +69,7 @@ async def retry_locked(
 ) -> None:
     """Send writes again that met an intent, until none does or the back-off is exhausted.
 
-    Args:
-        calls: The writes.
-        results: Their results; replaced for those sent again.
-        send: Sends writes.
-        intents: Resolves the writes whose intents are met; None: there are no joint writes.
+    The results of those sent again are replaced in `results`.
     """
     backoff = Backoff(MAX_WAIT_S)
     locked = _retryable(calls, results)

@@ -65,11 +65,7 @@ class IntentStore:
 
         The records of a system that does not answer get the error instead.
         """
-
-        async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
-            return await store.lock(own, intent)
-
-        return await self._send(keys, lock)
+        return await self._send(keys, lambda store, own: store.lock(own, intent))
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable.lock`.
@@ -98,11 +94,7 @@ class IntentStore:
         Raises:
             Unavailable: A system does not answer.
         """
-
-        async def read(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
-            return await store.record_states(own)
-
-        return results_or_raise(await self._send(keys, read))
+        return results_or_raise(await self._send(keys, lambda store, own: store.record_states(own)))
 
     async def _send(
         self,

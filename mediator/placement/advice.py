@@ -18,7 +18,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
 from mediator.placement.scores import node_scores
 from mediator.schema.annotations import Capability, Metric
-from mediator.schema.errors import below, invalid
+from mediator.schema.errors import invalid, locations_below
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
 from mediator.schema.validation import Number, Unread, document, parse_document, refuse
@@ -98,7 +98,7 @@ def advise(request: Any) -> dict[str, Any]:
         if mistakes := named_mistakes(schema, candidates):
             raise invalid(mistakes, SchemaInvalid)
     except SchemaInvalid as wrong:
-        raise invalid(below("/schema", wrong.locations), SchemaInvalid) from None
+        raise invalid(locations_below("/schema", wrong), SchemaInvalid) from None
     if not candidates:
         raise invalid([Location("/systems", "must name at least one system")])
     return advice_for(schema, candidates)

@@ -249,14 +249,7 @@ def build_routes(
     versions: Mapping[str, int],
     view: str | None = None,
 ) -> DatabaseRoute:
-    """Build the routes of a database; one in advisory mode has none.
-
-    Args:
-        schema: The schema.
-        groups: The cache groups of each class, the main group first (`Decision.groups`).
-        versions: The schema version of each class.
-        view: The system that gets copies of whole objects.
-    """
+    """Build the routes of a database; one in advisory mode has none."""
     if schema.mode is Mode.ADVISORY:
         return DatabaseRoute(schema, {})
     routes = {

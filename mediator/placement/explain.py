@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from mediator.base.errors import NotFound
@@ -11,7 +12,7 @@ from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
 from mediator.placement.scores import Choice, Scores
 from mediator.placement.thresholds import Threshold, thresholds
-from mediator.placement.utility import FieldScore, Term, advantage
+from mediator.placement.utility import Term, advantage
 
 __all__ = ["explain", "summarise"]
 
@@ -44,7 +45,7 @@ def explain(decision: Decision, node: str) -> dict[str, Any]:
         "dropped": dict(rank.dropped),
         "scores": dict(choice.scores.by_system) if choice.scores else {},
         "margin": _margin(choice.scores, choice.eligible) if choice.scores else None,
-        "thresholds": [_threshold(t) for t in _thresholds(decision, choice, ranks)],
+        "thresholds": [asdict(t) for t in _thresholds(decision, choice, ranks)],
     }
 
 
@@ -55,24 +56,20 @@ def _candidate(candidate: Candidate, rank: NodeRank) -> dict[str, Any]:
         "metrics": {str(metric): value for metric, value in candidate.metrics.items()},
         "p99": {str(metric): value for metric, value in candidate.p99.items()},
         "score": rank.scores.get(candidate.name),
-        "terms": _terms(score) if score else [],
+        "terms": [_term(term) for term in score.terms] if score else [],
         "dropped": rank.dropped.get(candidate.name),
     }
 
 
-def _terms(score: FieldScore) -> list[dict[str, Any]]:
-    return [_term(term) for term in score.terms]
-
-
 def _term(term: Term) -> dict[str, Any]:
     return {
-        "metric": str(term.metric),
+        "metric": str(term.requirement.metric),
         "statistic": term.requirement.statistic,
         "measured": term.measured,
         "by": "goal" if term.requirement.utility is None else "utility",
         "goal": term.requirement.goal,
         "f": term.f,
-        "weight": term.weight,
+        "weight": term.requirement.weight,
     }
 
 
@@ -93,17 +90,6 @@ def _thresholds(decision: Decision, choice: Choice, ranks: dict[str, NodeRank]) 
         return []
     asked = {name: ranks[name].requirements for name in choice.scores.shares}
     return thresholds(choice.scores, asked, decision.candidates, choice.eligible)
-
-
-def _threshold(threshold: Threshold) -> dict[str, Any]:
-    return {
-        "system": threshold.system,
-        "metric": str(threshold.metric),
-        "statistic": threshold.statistic,
-        "measured": threshold.measured,
-        "below": threshold.below,
-        "above": threshold.above,
-    }
 
 
 def summarise(decision: Decision) -> dict[str, Any]:

@@ -58,13 +58,6 @@ def plan_groups(
 ) -> tuple[GroupPlan, ...]:
     """Plan the groups of a class, the main group first.
 
-    Args:
-        class_: The class.
-        rank: Its ranking.
-        order: How ties and defaults end.
-        pins: What must stay where it is.
-        bound: The choice that the whole class is tied to, if it is.
-
     Raises:
         Unplaceable: No system can serve all fields of a declared group.
     """

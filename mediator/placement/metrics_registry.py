@@ -44,11 +44,7 @@ class History:
 
 
 class MetricsRegistry:
-    """Statistics per system, class and operation, from observations.
-
-    Args:
-        clock: Gives the monotonic time; injectable for tests.
-    """
+    """Statistics per system, class and operation, from observations."""
 
     EVENTS: ClassVar = frozenset({StoreCallFinished, CircuitChanged})
     """Those that say something about a store's performance."""

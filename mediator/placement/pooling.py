@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import log, sqrt
 from typing import Any, Final
 
@@ -74,46 +73,25 @@ def availability(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> 
 
 
 def statistic(key: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Describe a system, class and operation, as operators see it."""
+    """Describe a system, class and operation, as operators see it, over series and replicas."""
     system, database, class_name, operation = key
-    seen = _Latencies.of(rows)
+    # Chan's parallel form of Welford's method.
+    weight = sum(row["weight"] for row in rows)
+    mean = sum(row["weight"] * row["mean"] for row in rows) / weight if weight else 0.0
+    m2 = sum(row["m2"] + row["weight"] * (row["mean"] - mean) ** 2 for row in rows)
+    histogram = pooled(_dense(row["histogram"]) for row in rows)
     return {
         "system": system,
         "database": database,
         "class": class_name,
         "operation": operation,
-        "calls": seen.calls,
-        "mean_s": seen.mean,
-        "deviation_s": seen.deviation,
-        "p50_s": percentile(seen.histogram, 0.5),
-        "p95_s": percentile(seen.histogram, 0.95),
-        "p99_s": percentile(seen.histogram, 0.99),
+        "calls": sum(row["calls"] for row in rows),
+        "mean_s": mean,
+        "deviation_s": sqrt(m2 / weight) if weight else 0.0,
+        "p50_s": percentile(histogram, 0.5),
+        "p95_s": percentile(histogram, 0.95),
+        "p99_s": percentile(histogram, 0.99),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class _Latencies:
-    """Latencies of any number of series, of this replica and of others, taken together."""
-
-    calls: int
-    weight: float
-    mean: float
-    m2: float
-    histogram: list[int]
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> _Latencies:
-        """Pool rows of snapshots (Chan's parallel form of Welford's method)."""
-        weight = sum(row["weight"] for row in rows)
-        mean = sum(row["weight"] * row["mean"] for row in rows) / weight if weight else 0.0
-        m2 = sum(row["m2"] + row["weight"] * (row["mean"] - mean) ** 2 for row in rows)
-        histogram = pooled(_dense(row["histogram"]) for row in rows)
-        return cls(sum(row["calls"] for row in rows), weight, mean, m2, histogram)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation in seconds."""
-        return sqrt(self.m2 / self.weight) if self.weight else 0.0
 
 
 def _dense(sparse: Iterable[tuple[int, int]]) -> list[int]:

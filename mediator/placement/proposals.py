@@ -66,13 +66,6 @@ def moves_between(
     """List the moves from what is held to a free decision, classes before their fields.
 
     Another default system moves nothing: what nothing is asked of may stay where it is.
-
-    Args:
-        schema: The schema.
-        free: The choice for each node if nothing held data.
-        held: The system that each node is on.
-        pins: What holds data.
-        why: Puts a choice into words.
     """
     scattered = _scattered(free, held)
     moves = []

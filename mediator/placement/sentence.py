@@ -32,13 +32,7 @@ _VERBS: Final[Mapping[Metric, str]] = {
 
 
 class Sentences:
-    """Says why choices are as they are; what choices share is put into words once.
-
-    Args:
-        ranking: The ranks that the choices were made from.
-        candidates: The systems.
-        order: How ties ended.
-    """
+    """Says why choices are as they are; what choices share is put into words once."""
 
     def __init__(self, ranking: NodeRank, candidates: Iterable[Candidate], order: Order) -> None:
         self._ranks = {rank.node: rank for rank in ranking.walk()}

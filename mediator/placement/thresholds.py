@@ -63,14 +63,7 @@ def thresholds(
     candidates: Iterable[Candidate],
     order: Sequence[str],
 ) -> list[Threshold]:
-    """Find all one-at-a-time thresholds of a choice.
-
-    Args:
-        scores: The scores it was made from.
-        requirements: The requirements of the voting fields.
-        candidates: The systems.
-        order: The systems; of equal scores the first one wins (`Choice.eligible`).
-    """
+    """Find all one-at-a-time thresholds of a choice; of equal scores the first of `order` wins."""
     asked = {
         (r.metric, r.statistic): r for node in scores.shares for r in requirements[node]
     }.values()

@@ -45,16 +45,6 @@ class Term:
     measured: float
     f: float
 
-    @property
-    def metric(self) -> Metric:
-        """The metric that was measured."""
-        return self.requirement.metric
-
-    @property
-    def weight(self) -> float:
-        """The requirement's weight."""
-        return self.requirement.weight
-
 
 @immutable
 class FieldScore:
@@ -136,8 +126,8 @@ def score(requirements: Sequence[ContinuousRequirement], candidate: Candidate) -
     if not terms:
         return FieldScore(MET, ())
     # Scaled by a power of two, which is exact: huge and tiny weights stay in a double's range.
-    exponent = math.frexp(max(term.weight for term in terms))[1]
-    weights = [math.ldexp(term.weight, -exponent) for term in terms]
+    exponent = math.frexp(max(term.requirement.weight for term in terms))[1]
+    weights = [math.ldexp(term.requirement.weight, -exponent) for term in terms]
     total = math.fsum(weight * term.f for weight, term in zip(weights, terms, strict=True))
     return FieldScore(total / math.fsum(weights), terms)
 

@@ -10,8 +10,8 @@ armed again, when the score is back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
 
 from mediator.base.observation import ViolationDetected
 from mediator.placement.candidates import Candidate
@@ -19,26 +19,16 @@ from mediator.placement.utility import fulfilment
 from mediator.schema.annotations import ContinuousRequirement, ViolationRule
 from mediator.schema.tree import Schema
 
-__all__ = ["NO_VIOLATIONS", "Spell", "ViolationEvent", "ViolationState", "detect_violations"]
+__all__ = ["ViolationEvent", "ViolationState", "detect_violations"]
 
 _Key: TypeAlias = tuple[str, int, str]
 _Phase: TypeAlias = Literal["began", "ended"]
 
 
-@dataclass(frozen=True)
-class ViolationEvent:
-    """A violation began or ended.
-
-    Attributes:
-        phase: Which of the two.
-        requirement: The annotation.
-        at: When, on the clock of `detect_violations`.
-        detected: Node, system, measured value, score, and for how many seconds it has lasted.
-    """
+class ViolationEvent(NamedTuple):
+    """A violation began or ended."""
 
     phase: _Phase
-    requirement: ContinuousRequirement
-    at: float
     detected: ViolationDetected
 
 
@@ -50,14 +40,8 @@ class Spell:
     reported: bool = False
 
 
-@dataclass(frozen=True)
-class ViolationState:
-    """The present spells, by field, index of the annotation, and system."""
-
-    spells: Mapping[_Key, Spell] = field(default_factory=dict)
-
-
-NO_VIOLATIONS = ViolationState()
+ViolationState: TypeAlias = Mapping[_Key, Spell]
+"""The present spells, by field, index of the annotation, and system."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +62,7 @@ def detect_violations(
     """Evaluate all annotations with a rule by the present metrics.
 
     Args:
-        state: What the last call returned, or `NO_VIOLATIONS`.
+        state: What the last call returned; empty at first.
         schema: The schema.
         placements: The system of each field, by node.
         candidates: The systems by name, with their present metrics.
@@ -93,7 +77,7 @@ def detect_violations(
     for watched in _watched(schema):
         system = placements.get(watched.node, "")
         key = (watched.node, watched.index, system)
-        before, candidate = state.spells.get(key), candidates.get(system)
+        before, candidate = state.get(key), candidates.get(system)
         measured = candidate.measured(watched.requirement) if candidate else None
         spell, phase = _step(watched, before, measured, now)
         if spell:
@@ -101,8 +85,8 @@ def detect_violations(
         reported = spell or before
         if phase and reported and measured is not None:
             detected = _detected(schema, watched, system, measured, now - reported.since)
-            events.append(ViolationEvent(phase, watched.requirement, now, detected))
-    return ViolationState(spells), events
+            events.append(ViolationEvent(phase, detected))
+    return spells, events
 
 
 def _step(

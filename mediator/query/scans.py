@@ -17,15 +17,7 @@ __all__ = ["needs_scan"]
 def needs_scan(
     query: Query, route: ClassRoute, own: Filter | None, system: str, *, ordered: bool
 ) -> NeedsScan:
-    """Return the error that says why all objects would have to be sent, and what helps.
-
-    Args:
-        query: The query.
-        route: Where its class lives.
-        own: Its filter on the class's own fields.
-        system: The system that would have to find the objects.
-        ordered: Whether they come in the order asked for.
-    """
+    """Return the error that says why all objects would have to be sent, and what helps."""
     order = () if ordered else _order_of_objects(query)
     lacking, unused = _unserved({*paths_of(own), *(level.path for level in order)}, route)
     because = _because(lacking, unused)

@@ -71,14 +71,7 @@ NO_SEMI_JOINS: Final = SemiJoins((), {}, exact=False)
 def semi_joins(
     query: Query, late: Sequence[Filter], store: Store, fragments: Mapping[str, Fragment]
 ) -> SemiJoins:
-    """Return the semi-joins by which a search leaves out objects.
-
-    Args:
-        query: The query.
-        late: The conjuncts that need joined objects.
-        store: The store that is searched.
-        fragments: What it follows references to, by alias.
-    """
+    """Return the semi-joins by which a search leaves out objects."""
     if not late or not is_semi_joining(store):
         return NO_SEMI_JOINS
     bound: defaultdict[str, list[Filter]] = defaultdict(list)
@@ -96,14 +89,7 @@ def semi_joins(
 def followed(
     query: Query, driver: Fragment, store: Store, route_of: RouteOf
 ) -> Mapping[str, Fragment]:
-    """Return by alias the fragments that references lead to, as far as the store follows them.
-
-    Args:
-        query: The query.
-        driver: The fragment that is searched.
-        store: Its store.
-        route_of: Finds joined classes.
-    """
+    """Return by alias the fragments that references lead to, as far as the store follows them."""
     if not query.joins or not is_semi_joining(store):
         return {}
     known = {_OWN: driver}
@@ -185,16 +171,7 @@ def projection_of(
     bound: SemiJoins,
     route_of: RouteOf,
 ) -> Projection | None:
-    """Return the projection of a query's documents; None if the store cannot answer them.
-
-    Args:
-        query: The query, of which the store does all the rest.
-        route: Where its class lives.
-        store: The store that finds the objects.
-        followed: What it follows references to, by alias.
-        bound: Its semi-joins.
-        route_of: Finds joined classes.
-    """
+    """Return the projection of a query's documents; None if the store cannot answer them."""
     alone = len(route.fragments) == 1 and route.anchor.ttl_s is None
     if not (query.as_documents and alone and is_joining(store)):
         return None

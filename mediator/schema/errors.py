@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from mediator.base.errors import Invalid, Location
 from mediator.schema.limits import MAX_ERRORS
 
-__all__ = ["InvalidValue", "below", "invalid", "locations_below", "raise_errors", "token"]
+__all__ = ["InvalidValue", "invalid", "locations_below", "raise_errors", "token"]
 
 _TOKEN_LENGTH = 128
 
@@ -34,14 +34,9 @@ def token(key: str) -> str:
     return "/" + shown.replace("~", "~0").replace("/", "~1")
 
 
-def below(pointer: str, locations: Iterable[Location]) -> list[Location]:
-    """Return the locations in a part of a body, seen from the whole."""
-    return [Location(pointer + at.pointer, at.detail) for at in locations]
-
-
-def locations_below(pointer: str, error: InvalidValue) -> list[Location]:
-    """Return the locations of an error, seen from the whole body."""
-    return below(pointer, error.locations)
+def locations_below(pointer: str, error: InvalidValue | Invalid) -> list[Location]:
+    """Return the locations of an error in a part of a body, seen from the whole."""
+    return [Location(pointer + at.pointer, at.detail) for at in error.locations]
 
 
 def raise_errors(members: Iterable[tuple[str, Any]], decode: Callable[[Any], Any]) -> NoReturn:

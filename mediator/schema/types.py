@@ -30,7 +30,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-__all__ = ["SCALARS", "FieldType", "Value", "Values"]
+__all__ = ["SCALARS", "FieldType", "Value", "Values", "projected"]
 
 Value: TypeAlias = (
     str | int | float | Decimal | bool | datetime | bytes | list[Any] | dict[str, Any] | None
@@ -68,3 +68,8 @@ SCALARS = frozenset(
     }
 )
 """Types with a total order and equality of their own; only they may be items of a set."""
+
+
+def projected(values: Values, names: tuple[str, ...] | None) -> Values:
+    """Return some of the values, as far as they are there, in the order of the names; None: all."""
+    return values if names is None else {n: values[n] for n in names if n in values}

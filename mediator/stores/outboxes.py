@@ -19,6 +19,7 @@ from mediator.schema.values import encoder
 from mediator.stores.port import Fragment, LogEntry, StoreTimeout
 
 __all__ = [
+    "PYTHON_TYPES",
     "UNREADABLE",
     "Page",
     "PageSize",
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 UNREADABLE: Final = (ValueError, LookupError, TypeError, ArithmeticError)
 """What is raised by reading a text that is not what it should be."""
 
-_PYTHON_TYPES: Final[Mapping[FieldType, type]] = {
+PYTHON_TYPES: Final[Mapping[FieldType, type]] = {
     FieldType.STRING: str,
     FieldType.REFERENCE: str,
     FieldType.INTEGER: int,
@@ -48,6 +49,7 @@ _PYTHON_TYPES: Final[Mapping[FieldType, type]] = {
     FieldType.SET: list,
     FieldType.MAP: dict,
 }
+"""The type of a value in Python, by that of its field."""
 
 
 def image_of(
@@ -92,8 +94,8 @@ def _types(fragment: Fragment) -> Mapping[str, tuple[type, type | None, Encoder 
     """Return for each field the types of its values and of their items, and its encoder."""
     return {
         name: (
-            _PYTHON_TYPES[field.type],
-            _PYTHON_TYPES[field.items] if field.items else None,
+            PYTHON_TYPES[field.type],
+            PYTHON_TYPES[field.items] if field.items else None,
             encoder(field),
         )
         for name, field in fragment.fields.items()

@@ -51,7 +51,7 @@ async def mongo_apart(config: SystemConfig) -> AsyncIterator[MongoStore]:
     store = MongoStore(config)
     await store.open()
     yield store
-    client = store._open_link.session.client
+    client = store.link.session.client
     for name in await client.list_database_names():
         if name.startswith(database_prefix(config.namespace)):
             await client.drop_database(name)

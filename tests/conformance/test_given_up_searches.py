@@ -1,6 +1,6 @@
 """What goes on in the servers after a search was given up: no more than one bounded statement.
 
-A proxy before the real server keeps what the store sends. For PostgreSQL see test_postgres_queries.
+A proxy before the real server keeps what the store sends. For PostgreSQL: test_postgres_searches.
 """
 
 from __future__ import annotations

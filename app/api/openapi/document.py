@@ -12,8 +12,7 @@ from app.api.models.reads import (
     ImportParameters,
     SketchParameters,
 )
-from app.api.openapi.components import parameters_of
-from app.api.openapi.grammar import ref
+from app.api.openapi.components import parameters_of, ref
 from app.http.negotiation import (
     EVENT_STREAM,
     FILES,

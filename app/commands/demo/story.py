@@ -1,8 +1,9 @@
-"""The steps of the demo, over HTTP like any other client."""
+"""The steps of the demo, over HTTP like any other client, and its tables."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -10,13 +11,13 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.load import Lane, LoadProcess, Tally
 from app.commands.demo.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
 from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import RequestRefused, Service, succeed
-from app.commands.demo.show import Comparison, placements_table, systems_table, throughput_table
 from app.commands.demo.workload import batched_hits, drive, single_hits, top_ten
 from app.service.interruption import Interrupted, interruptible
 from app.service.serving import Serving, serving
@@ -28,10 +29,25 @@ MIXED: Final = "news"
 SINGLE: Final = "news_single"
 _SINGLE_CAPABILITY: Final = "joins"
 _ROUNDS: Final = 3
+_NONE: Final = "-"
 _SEED: Final = 1
 _READERS: Final = 4
 _STORES_WITHIN_S: Final = 60
 """Seconds that stores get to come up with the data of an earlier demo."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """The same work on the placed database, and on the one that is wholly on one system.
+
+    Rates are operations per second, latencies the 99th percentile in seconds.
+    """
+
+    work: str
+    placed: float
+    single: float
+    placed_p99_s: float
+    single_p99_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +105,12 @@ class _Demo:
         async with Service.at(addresses.data, addresses.admin) as service:
             await self._wait(service)
             systems = await self._declare(service)
-            self._say(systems_table(systems))
+            self._say(_systems_table(systems))
             databases = await self._place(service, systems)
             await self._load(service, databases)
-            self._say(placements_table(await _explained(service)))
+            self._say(_placements_table(await _explained(service)))
             measured = await self._drive(service, databases)
-            self._say(throughput_table(measured, [s["findings"]["server"] for s in systems]))
+            self._say(_throughput_table(measured, [s["findings"]["server"] for s in systems]))
             await self._top_ten(service)
 
     async def _wait(self, service: Service) -> None:
@@ -146,7 +162,7 @@ class _Demo:
         counts = ", ".join(f"{len(members)} {name}" for name, members in newspaper.items())
         self._say(f"Loaded into {' and '.join(databases)}: {counts}.")
 
-    async def _drive(self, service: Service, databases: list[str]) -> list[Comparison]:
+    async def _drive(self, service: Service, databases: list[str]) -> list[_Comparison]:
         works = {
             "hits, one by one": partial(single_hits, seed=_SEED),
             "hits, batches of 100": partial(batched_hits, seed=_SEED),
@@ -181,10 +197,10 @@ class _Demo:
         self._say(f"Most read: {articles}.")
 
 
-def _compare(name: str, tallies: dict[str, list[Tally]]) -> Comparison:
+def _compare(name: str, tallies: dict[str, list[Tally]]) -> _Comparison:
     rates = {database: median(t.rate for t in each) for database, each in tallies.items()}
     p99 = {database: median(t.percentile(0.99) for t in each) for database, each in tallies.items()}
-    return Comparison(name, rates[MIXED], rates[SINGLE], p99[MIXED], p99[SINGLE])
+    return _Comparison(name, rates[MIXED], rates[SINGLE], p99[MIXED], p99[SINGLE])
 
 
 async def _explained(service: Service) -> list[dict[str, Any]]:
@@ -211,3 +227,102 @@ def _invite(console: Console, running: Serving) -> None:
     ):
         console.print(f"  {command}", highlight=False, soft_wrap=True, markup=False)
     console.print("\nThe service runs until Ctrl-C.")
+
+
+def _systems_table(systems: Iterable[Mapping[str, Any]]) -> Table:
+    """Show the systems with what was observed and measured of them."""
+    table = Table(title="Systems, as probed, observed, calibrated and declared")
+    table.add_column("system")
+    table.add_column("server")
+    for heading in ("loses at most", "writes/s", "write", "reads/s", "read"):
+        table.add_column(heading, justify="right")
+    for system in systems:
+        metrics = system["metrics"]
+        table.add_row(
+            system["name"],
+            system["findings"]["server"],
+            _seconds(system["findings"]["durability_s"]),
+            _rate(metrics.get("write_throughput")),
+            _milliseconds(metrics.get("write_latency")),
+            _rate(metrics.get("read_throughput")),
+            _milliseconds(metrics.get("read_latency")),
+        )
+    return table
+
+
+def _placements_table(explained: Iterable[Mapping[str, Any]]) -> Table:
+    """Show where each field is, and why; fields that share a place share a row, unless scored."""
+    table = Table(title="Placements of the newspaper")
+    table.add_column("nodes")
+    table.add_column("system", no_wrap=True)
+    for heading in ("score", "runner-up", "margin"):
+        table.add_column(heading, justify="right")
+    table.add_column("why")
+    for names, node in _by_place(explained):
+        table.add_row(
+            names,
+            node["system"],
+            _score(node["score"]),
+            *_margin(node["margin"]),
+            node["why"],
+        )
+    return table
+
+
+def _throughput_table(measured: Sequence[_Comparison], servers: Sequence[str]) -> Table:
+    """Show what was measured there and then, with and without polyglot placement."""
+    table = Table(
+        title="Throughput, measured here and now (medians of rounds in turns)",
+        caption=f"Equal declared durability; {', '.join(servers)}.",
+    )
+    table.add_column("work")
+    for heading in ("placed, ops/s", "p99", "all on PostgreSQL, ops/s", "p99", "ratio"):
+        table.add_column(heading, justify="right")
+    for each in measured:
+        table.add_row(
+            each.work,
+            _rate(each.placed),
+            _milliseconds(each.placed_p99_s),
+            _rate(each.single),
+            _milliseconds(each.single_p99_s),
+            f"{each.placed / each.single:.2f}" if each.single else _NONE,
+        )
+    return table
+
+
+def _by_place(
+    explained: Iterable[Mapping[str, Any]],
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Name the fields that share a class and a system; one that was scored stands alone."""
+    rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for node in explained:
+        class_name = node["node"].partition(".")[0]
+        scored = node["node"] if node["score"] is not None else ""
+        rows.setdefault((class_name, node["system"], scored), []).append(node)
+    return [
+        (
+            f"{class_name}: {', '.join(node['node'].partition('.')[2] for node in nodes)}",
+            nodes[0],
+        )
+        for (class_name, _, _), nodes in rows.items()
+    ]
+
+
+def _margin(margin: Mapping[str, Any] | None) -> tuple[str, str]:
+    return (margin["runner_up"], f"{margin['ratio']:.0%}") if margin else (_NONE, _NONE)
+
+
+def _score(score: float | None) -> str:
+    return _NONE if score is None else f"{score:.3f}"
+
+
+def _rate(rate: float | None) -> str:
+    return _NONE if rate is None else f"{rate:,.0f}"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return _NONE if seconds is None else f"{seconds * 1000:.2f} ms"
+
+
+def _seconds(seconds: float | None) -> str:
+    return _NONE if seconds is None else f"{seconds:g} s"

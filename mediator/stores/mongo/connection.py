@@ -79,7 +79,7 @@ class _Connection:
         return replies
 
     async def end(self, error: BaseException | None = None) -> None:
-        """Return the connection; the driver marks its server unknown after an error."""
+        """Return the connection; after an error the driver takes its server for unknown."""
         kind, traceback = (type(error), error.__traceback__) if error else (None, None)
         await self._loan.__aexit__(kind, error, traceback)
 
@@ -90,14 +90,19 @@ class DriverConnections:
     Args:
         client: The driver's client.
         pool_size: How many connections its pool has.
+
+    Attributes:
+        lent: How many connections are borrowed.
+        idle: Those of them that carry no command.
+        retiring: The task that returns those that stay idle, if there are any.
     """
 
     def __init__(self, client: _Client, pool_size: int) -> None:
         self._client = client
         self._most = pool_size - _SPARE
-        self._lent = 0
-        self._idle: list[_Connection] = []
-        self._retiring: asyncio.Task[None] | None = None
+        self.lent = 0
+        self.idle: list[_Connection] = []
+        self.retiring: asyncio.Task[None] | None = None
 
     async def command(self, database: str, command: MutableMapping[str, Any]) -> dict[str, Any]:
         """Run a command on the primary; raises what the driver's own `command` would."""
@@ -128,48 +133,48 @@ class DriverConnections:
     async def close(self) -> None:
         """Return every connection."""
         self._most = 0
-        if self._retiring is not None:
-            await end([self._retiring])
-        while self._idle:
-            await self._end(self._idle.pop())
+        if self.retiring is not None:
+            await end([self.retiring])
+        while self.idle:
+            await self._end(self.idle.pop())
 
     async def _idle_connection(self) -> _Connection | None:
         """Return an idle connection; None if none may be borrowed any more."""
-        while self._idle:
-            connection = self._idle.pop()
+        while self.idle:
+            connection = self.idle.pop()
             if not connection.is_due:
                 return connection
             await self._end(connection)
         # Never the last ones: cursors and bulk writes of the driver would wait for a whole loan.
-        return await self._borrow() if self._lent < self._most else None
+        return await self._borrow() if self.lent < self._most else None
 
     async def _borrow(self) -> _Connection:
-        self._lent += 1
+        self.lent += 1
         try:
             loan = await self._client._conn_for_writes(None, "command")  # noqa: SLF001 - see above
             return _Connection(loan, await loan.__aenter__())
         except BaseException:
-            self._lent -= 1
+            self.lent -= 1
             raise
 
     async def _keep(self, connection: _Connection) -> None:
         if not self._most:
             await self._end(connection)
             return
-        self._idle.append(connection)
-        if self._retiring is None:
-            self._retiring = asyncio.create_task(self._retire())
+        self.idle.append(connection)
+        if self.retiring is None:
+            self.retiring = asyncio.create_task(self._retire())
 
     async def _retire(self) -> None:
         """Return connections that stay idle."""
-        while self._idle:
+        while self.idle:
             await asyncio.sleep(_HELD_S)
-            due = [connection for connection in self._idle if connection.is_due]
-            self._idle = [connection for connection in self._idle if connection not in due]
+            due = [connection for connection in self.idle if connection.is_due]
+            self.idle = [connection for connection in self.idle if connection not in due]
             for connection in due:
                 await self._end(connection)
-        self._retiring = None
+        self.retiring = None
 
     async def _end(self, connection: _Connection, error: BaseException | None = None) -> None:
-        self._lent -= 1
+        self.lent -= 1
         await connection.end(error)

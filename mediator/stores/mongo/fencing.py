@@ -21,15 +21,7 @@ __all__ = ["fence"]
 async def fence(
     session: Session, fragment: Fragment, id_: str, token: str, now_us: int
 ) -> dict[str, int]:
-    """Fence a record against the writes of a token; see `Store.fence`.
-
-    Args:
-        session: The session.
-        fragment: The record's fragment.
-        id_: The object's id.
-        token: The token.
-        now_us: The store's clock, microseconds.
-    """
+    """Fence a record against the writes of a token, by the store's clock; see `Store.fence`."""
     layout, now = layout_of(fragment), Int64(now_us)
     update: Document = {
         "$push": {"_fences": {"token": token, "time": now}},

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from bson.int64 import Int64
 from pymongo import ReplaceOne, UpdateOne
 from pymongo.errors import BulkWriteError
 
+from mediator.stores.mongo.errors import DUPLICATE_KEY
 from mediator.stores.mongo.layout import LIVE, Document, Layout, layout_of
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.session import Session
-from mediator.stores.port import Fragment, Read, Record, StoreRefused, is_surpassed
+from mediator.stores.port import Fragment, Record, StoreRefused, are_as_new
 
 __all__ = ["absorb", "forget"]
-
-_DUPLICATE_KEY: Final = 11000
 
 
 async def absorb(
@@ -38,13 +37,7 @@ async def absorb(
         for record in records
     ]
     refused = await _bulk(session, layout, requests)
-    left = [records[position] for position in refused]
-    held = await reader.read([Read(fragment, record.id, ()) for record in left]) if left else []
-    surpassed = {
-        position: is_surpassed(record, now)
-        for position, record, now in zip(refused, left, held, strict=True)
-    }
-    return [surpassed.get(position, True) for position in range(len(records))]
+    return await are_as_new(fragment, records, refused, reader.read)
 
 
 async def forget(
@@ -95,7 +88,7 @@ async def _bulk(session: Session, layout: Layout, requests: Sequence[Any]) -> li
     except BulkWriteError as error:
         session.check(error.details)
         errors = error.details["writeErrors"]
-        if any(one["code"] != _DUPLICATE_KEY for one in errors):
+        if any(one["code"] != DUPLICATE_KEY for one in errors):
             raise StoreRefused("the copies were refused") from None
         return sorted(one["index"] for one in errors)
     return []

@@ -31,12 +31,7 @@ _Name = tuple[str, str]
 
 
 class Reaper:
-    """Goes through the collections of a namespace; each call goes on where the last one stopped.
-
-    Args:
-        client: The driver's client.
-        namespace: The namespace.
-    """
+    """Goes through the collections of a namespace; each call goes on where the last one stopped."""
 
     def __init__(self, client: AsyncMongoClient[Document], namespace: str) -> None:
         self._client = client
@@ -45,14 +40,9 @@ class Reaper:
         self._last: _Name = ("", "")
 
     async def reap(self, before: int, limit: int) -> int:
-        """Remove up to `limit` tombstones, remembered operations and fences.
+        """Remove up to `limit` tombstones, remembered operations and fences; return how many.
 
-        Args:
-            before: What is older than this goes (store clock, microseconds).
-            limit: How many documents are removed or trimmed at most.
-
-        Returns:
-            How many were.
+        What goes is older than `before` (store clock, microseconds).
         """
         names = await self._names()
         self._reached = {name: id_ for name, id_ in self._reached.items() if name in names}

@@ -57,13 +57,14 @@ class Session:
 
     Attributes:
         client: The driver's client.
+        connections: Connections kept at hand for point reads and writes.
         is_stand_in: Whether the server is mongo-java-server, with its defects.
     """
 
     def __init__(self, config: SystemConfig) -> None:
         self._config = config
         self.client: AsyncMongoClient[Document] = _client(config)
-        self._connections = DriverConnections(self.client, config.pool_size)
+        self.connections = DriverConnections(self.client, config.pool_size)
         self._databases: dict[str, AsyncDatabase[Document]] = {}
         self._write_concern = _CONCERNS[config.durability]
         self._read_concern: Document = {}
@@ -88,7 +89,7 @@ class Session:
 
     async def close(self) -> None:
         """Release every connection."""
-        await self._connections.close()
+        await self.connections.close()
         await self.client.close()
 
     def database(self, name: str) -> AsyncDatabase[Document]:
@@ -113,7 +114,7 @@ class Session:
     ) -> Document | None:
         """Read one document, or None if there is none that satisfies the condition."""
         fragment = layout.fragment
-        reply = await self._connections.command(
+        reply = await self.connections.command(
             self.database(fragment.database).name,
             {
                 "find": fragment.stored_as,
@@ -132,7 +133,7 @@ class Session:
         fragment = layout.fragment
         name = self.database(fragment.database).name
         command = self._find(layout, lookup) | self._read_concern
-        return _batch(await self._connections.command(name, command))
+        return _batch(await self.connections.command(name, command))
 
     async def find_and_change(
         self, layout: Layout, lookup: Lookup, steps: Sequence[Document]
@@ -259,7 +260,7 @@ class Session:
 
     async def _send(self, layout: Layout, *commands: Document) -> list[dict[str, Any]]:
         name = self.database(layout.fragment.database).name
-        replies = await self._connections.commands(name, commands)
+        replies = await self.connections.commands(name, commands)
         for reply in replies:
             self.check(reply)
         return replies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from mediator.stores.mongo import transactions
 from mediator.stores.mongo.admin import observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
-from mediator.stores.mongo.layout import Layout, layout_of
+from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.mirror import absorb, forget
 from mediator.stores.mongo.outbox.pending import (
     SCAN_EVERY_S,
@@ -30,8 +30,7 @@ from mediator.stores.mongo.outbox.pending import (
 )
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.search.pushdown import pushdown
-from mediator.stores.mongo.search.searcher import found
+from mediator.stores.mongo.search.searcher import found, pushdown
 from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
@@ -54,15 +53,19 @@ from mediator.stores.port import (
     UnrelayedChanges,
     Write,
     WriteResult,
+    by_fragment,
+    record_states,
 )
 
-__all__ = ["MongoStore"]
+__all__ = ["Link", "MongoStore"]
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Link:
+class Link:
+    """An open connection, with what works on it."""
+
     session: Session
     reader: Reader
     writer: Writer
@@ -84,7 +87,7 @@ class MongoStore:
         self.config = config
         self._server = ServerClock(SystemClock())
         self._clock = clock or self._server
-        self._link: _Link | None = None
+        self._link: Link | None = None
 
     async def open(self) -> None:
         """Connect; raises `StoreUnavailable` if the server does not answer."""
@@ -102,7 +105,7 @@ class MongoStore:
             raise
         writer = Writer(session, self._clock)
         reaper = Reaper(session.client, self.config.namespace)
-        self._link = _Link(session, Reader(session), writer, reaper)
+        self._link = Link(session, Reader(session), writer, reaper)
 
     async def close(self) -> None:
         """Release every connection."""
@@ -112,11 +115,11 @@ class MongoStore:
 
     async def ping(self) -> None:
         """Return if the server answers."""
-        await self._guarded(self._open_link.session.client.admin.command("ping"))
+        await self._guarded(self.link.session.client.admin.command("ping"))
 
     async def time_us(self) -> int:
         """Return what the server's clock shows; its milliseconds are rounded down."""
-        return await self._guarded(self._read_clock(self._open_link.session))
+        return await self._guarded(self._read_clock(self.link.session))
 
     async def _read_clock(self, session: Session) -> int:
         sent_at = self._server.monotonic()
@@ -126,7 +129,7 @@ class MongoStore:
 
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""
-        return await self._guarded(observe(self._open_link.session.client, self.config))
+        return await self._guarded(observe(self.link.session.client, self.config))
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         """Whether the operator is applied to the type exactly and atomically: it always is.
@@ -138,60 +141,55 @@ class MongoStore:
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - nothing depends on the previous form
         """Make the collection and its indexes; idempotent, keeps existing data."""
-        await self._guarded(prepare(self._open_link.session, fragment))
+        await self._guarded(prepare(self.link.session, fragment))
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the class with all its data."""
-        await self._guarded(self._open_link.session.collection(layout_of(fragment)).drop())
+        await self._guarded(self.link.session.collection(layout_of(fragment)).drop())
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
-        return await self._guarded(self._open_link.reader.read(calls))
+        return await self._guarded(self.link.reader.read(calls))
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry."""
-        return await self._guarded(self._open_link.writer.write(calls, token))
+        return await self._guarded(self.link.writer.write(calls, token))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
-        now_us = int(self._clock.now() * 1_000_000)
-        work = fence(self._open_link.session, fragment, id_, token, now_us)
+        work = fence(self.link.session, fragment, id_, token, self._now_us())
         return await self._guarded(work)
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        now_us = int(self._clock.now() * 1_000_000)
-        return await self._record_states(
+        session, now_us = self.link.session, self._now_us()
+        return await record_states(
             keys,
-            lambda session, layout, ids: transactions.lock(session, layout, ids, intent, now_us),
+            lambda f, ids: self._guarded(
+                transactions.lock(session, layout_of(f), ids, intent, now_us)
+            ),
         )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
-        for layout, ids in _by_layout(keys).items():
-            session = self._open_link.session
+        session = self.link.session
+        for fragment, ids in by_fragment(keys).items():
+            layout = layout_of(fragment)
             await self._guarded(transactions.unlock(session, layout, ids, intent, joint=joint))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
-        return await self._record_states(keys, transactions.record_states)
-
-    async def _record_states(
-        self,
-        keys: Sequence[RecordKey],
-        work: Callable[[Session, Layout, list[str]], Awaitable[dict[str, RecordState]]],
-    ) -> list[RecordState]:
-        states = {
-            layout: await self._guarded(work(self._open_link.session, layout, ids))
-            for layout, ids in _by_layout(keys).items()
-        }
-        return [states[layout_of(fragment)][id_] for fragment, id_ in keys]
+        session = self.link.session
+        return await record_states(
+            keys,
+            lambda f, ids: self._guarded(transactions.record_states(session, layout_of(f), ids)),
+        )
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
         """Return what is remembered of an operation on an object."""
-        return await self._guarded(self._open_link.reader.recall(fragment, id_, operation))
+        return await self._guarded(self.link.reader.recall(fragment, id_, operation))
 
     async def scan(
         self,
@@ -203,7 +201,7 @@ class MongoStore:
         """Read up to `limit` records in the order of their ids, beyond `after`."""
         if limit < 1:
             return []
-        return await self._guarded(self._open_link.reader.scan(fragment, after, limit, fields))
+        return await self._guarded(self.link.reader.scan(fragment, after, limit, fields))
 
     async def ordered(
         self,
@@ -218,7 +216,7 @@ class MongoStore:
         """Read records ordered by (field, id), beyond `after`."""
         if not fragment.fields[field_name].index:
             raise StoreRefused(f"{field_name} is not indexed")
-        work = self._open_link.reader.ordered(
+        work = self.link.reader.ordered(
             fragment, field_name, descending=descending, limit=limit, after=after, fields=fields
         )
         return await self._guarded(work)
@@ -235,7 +233,7 @@ class MongoStore:
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records."""
-        work = found(self._open_link.reader, find, is_stand_in=self._open_link.session.is_stand_in)
+        work = found(self.link.reader, find, is_stand_in=self.link.session.is_stand_in)
         try:
             return await guarded(self.config.name, find.deadline_s, work)
         except StoreTimeout:
@@ -243,20 +241,20 @@ class MongoStore:
 
     async def count(self, fragment: Fragment) -> int:
         """Count the objects of the class that are there."""
-        return await self._guarded(self._open_link.reader.count(fragment))
+        return await self._guarded(self.link.reader.count(fragment))
 
     async def absorb(
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
     ) -> list[bool]:
         """Replace copies by newer records; see `Mirror`."""
-        link = self._open_link
+        link = self.link
         work = absorb(link.session, link.reader, fragment, records, force=force)
         return await self._guarded(work)
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""
-        now_us = int(self._clock.now() * 1_000_000)
-        await self._guarded(forget(self._open_link.session, fragment, tombstones, now_us))
+        work = forget(self.link.session, fragment, tombstones, self._now_us())
+        await self._guarded(work)
 
     @property
     def sweep_every_s(self) -> float:
@@ -270,36 +268,33 @@ class MongoStore:
 
     async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
         """Read the changes that wait in some records."""
-        link = self._open_link
+        link = self.link
         return await self._guarded(pending(link.session, link.writer.recent_writes, fragment, ids))
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         """Find up to `limit` records in which changes wait, in the order of their ids."""
-        work = sweep(self._open_link.session, fragment, after, limit)
+        work = sweep(self.link.session, fragment, after, limit)
         return await guarded(self.config.name, SWEEP_WITHIN_S, work)
 
     async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
         """Remove relayed changes, unless another relay has done so."""
-        await self._guarded(acknowledge(self._open_link.session, done))
+        await self._guarded(acknowledge(self.link.session, done))
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` tombstones and remembered operations past `RETENTION_S`."""
         before = int((self._clock.now() - RETENTION_S) * 1_000_000)
-        work = self._open_link.reaper.reap(before, limit)
+        work = self.link.reaper.reap(before, limit)
         return await guarded(self.config.name, REAP_WITHIN_S, work)
 
     @property
-    def _open_link(self) -> _Link:
+    def link(self) -> Link:
+        """The open connection; raises `StoreUnavailable` if there is none."""
         if self._link is None:
             raise StoreUnavailable(f"{self.config.name} is not open")
         return self._link
 
+    def _now_us(self) -> int:
+        return int(self._clock.now() * 1_000_000)
+
     async def _guarded(self, work: Awaitable[_T]) -> _T:
         return await guarded(self.config.name, self.config.deadline_s, work)
-
-
-def _by_layout(keys: Sequence[RecordKey]) -> dict[Layout, list[str]]:
-    layouts: dict[Layout, list[str]] = {}
-    for fragment, id_ in keys:
-        layouts.setdefault(layout_of(fragment), []).append(id_)
-    return layouts

@@ -18,12 +18,15 @@ from mediator.stores.port.optional import (
     LogEntry,
     Mirror,
     PendingChanges,
+    ReadRecords,
     Reapable,
     RecordKey,
     RecordState,
     UnrelayedChanges,
+    are_as_new,
+    by_fragment,
     is_lockable,
-    is_surpassed,
+    record_states,
 )
 from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.search import (
@@ -76,6 +79,7 @@ __all__ = [
     "Pushdown",
     "Queryable",
     "Read",
+    "ReadRecords",
     "Reapable",
     "Record",
     "RecordKey",
@@ -100,10 +104,12 @@ __all__ = [
     "Write",
     "WriteKind",
     "WriteResult",
+    "are_as_new",
+    "by_fragment",
     "is_joining",
     "is_lockable",
     "is_queryable",
     "is_semi_joining",
-    "is_surpassed",
     "only_level",
+    "record_states",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from mediator.base.immutable import immutable
 from mediator.model.change import Change
-from mediator.stores.port.records import Fragment, Record
+from mediator.stores.port.records import Fragment, Read, Record
 
 __all__ = [
     "ChangeLog",
@@ -17,16 +17,22 @@ __all__ = [
     "LogEntry",
     "Mirror",
     "PendingChanges",
+    "ReadRecords",
     "Reapable",
     "RecordKey",
     "RecordState",
     "UnrelayedChanges",
+    "are_as_new",
+    "by_fragment",
     "is_lockable",
-    "is_surpassed",
+    "record_states",
 ]
 
 FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
 """Finds the fragment of a class (id of the database, class) on a store, if any."""
+
+ReadRecords: TypeAlias = Callable[[Sequence[Read]], Awaitable[Sequence[Record | None]]]
+"""Reads records as `Store.read` does."""
 
 
 @immutable
@@ -194,20 +200,48 @@ class Mirror(Protocol):
         """
 
 
-def is_surpassed(record: Record, held: Record | None) -> bool:
-    """Whether a record that did not replace its copy is no newer.
+async def are_as_new(
+    fragment: Fragment,
+    records: Sequence[Record],
+    left: Sequence[int],
+    read: ReadRecords,
+) -> list[bool]:
+    """Return what `Mirror.absorb` returns.
 
     Args:
-        record: The record.
-        held: The live copy; None: it has been removed since.
-
-    Returns:
-        False if the copy is older in some group: then the groups were read at different times, and
-        the caller has to read again.
+        fragment: The fragment.
+        records: The records.
+        left: The positions of those that did not replace their copies.
+        read: Reads the live copies; None for what has been removed since.
     """
-    if held is None or held.creation_version != record.creation_version:
-        return True
-    return all(held.versions.get(group, 0) >= v for group, v in record.versions.items())
+    copies = await read([Read(fragment, records[at].id, ()) for at in left]) if left else ()
+    pairs = zip(left, copies, strict=True)
+    older = {at for at, copy in pairs if copy is not None and _is_older(copy, records[at])}
+    return [at not in older for at in range(len(records))]
+
+
+def _is_older(copy: Record, record: Record) -> bool:
+    """Whether a copy that was not replaced is older in some group, and newer in another."""
+    if copy.creation_version != record.creation_version:
+        return False
+    return any(copy.versions.get(group, 0) < v for group, v in record.versions.items())
+
+
+async def record_states(
+    keys: Sequence[RecordKey],
+    work: Callable[[Fragment, list[str]], Awaitable[Mapping[str, RecordState]]],
+) -> list[RecordState]:
+    """Return the states of records; `work` returns those of some records of one fragment."""
+    states = {fragment: await work(fragment, ids) for fragment, ids in by_fragment(keys).items()}
+    return [states[fragment][id_] for fragment, id_ in keys]
+
+
+def by_fragment(keys: Sequence[RecordKey]) -> dict[Fragment, list[str]]:
+    """Return the ids of each fragment."""
+    ids: dict[Fragment, list[str]] = {}
+    for fragment, id_ in keys:
+        ids.setdefault(fragment, []).append(id_)
+    return ids
 
 
 @runtime_checkable

@@ -25,7 +25,7 @@ from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 
-__all__ = ["Codec", "Convert", "argument_codec", "field_codec", "json_form"]
+__all__ = ["Codec", "Convert", "encoded", "field_codec", "item_codec", "json_form"]
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -142,9 +142,14 @@ def field_codec(field: Field) -> Codec:
     return _map(field.items) if field.type is FieldType.MAP else _array(field.items)
 
 
-def argument_codec(field: Field, whole: bool) -> Codec:
-    """Return how an operator's argument travels: a whole value of the field, or one item."""
-    return field_codec(field) if whole or field.items is None else _PLAIN[field.items]
+def item_codec(field: Field) -> Codec:
+    """Return how one item of a field travels, or its value if it has no items."""
+    return _PLAIN[field.items or field.type]
+
+
+def encoded(codec: Codec, value: Any) -> Any:
+    """Return what asyncpg takes for a value."""
+    return value if value is None or codec.encode is None else codec.encode(value)
 
 
 def json_form(field: Field, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:

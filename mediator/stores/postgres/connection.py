@@ -101,12 +101,12 @@ async def transaction(connection: Any) -> AsyncIterator[None]:
 
 
 class Pool:
-    """Up to `size` connections, the one used last first."""
+    """Up to `size` connections, the one used last first; `idle` are those that nobody uses."""
 
     def __init__(self, connect: Callable[[], Awaitable[Any]], size: int) -> None:
         self._connect = connect
         self._slots = asyncio.Semaphore(size)
-        self._idle: deque[Any] = deque()
+        self.idle: deque[Any] = deque()
         self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -123,7 +123,7 @@ class Pool:
         Raises:
             PoolExhausted: None became free in time.
         """
-        if self._idle and not self._slots.locked():
+        if self.idle and not self._slots.locked():
             connection = await self._acquire()
         else:
             connection = await self._acquire_within(within_s)
@@ -154,8 +154,8 @@ class Pool:
     async def _acquire(self) -> Any:
         await self._slots.acquire()
         try:
-            while self._idle:
-                connection = self._idle.pop()
+            while self.idle:
+                connection = self.idle.pop()
                 if not connection.is_closed():
                     return connection
             return await self._connect()
@@ -167,13 +167,13 @@ class Pool:
         if broken or self._closed or connection.is_in_transaction():
             connection.terminate()
         elif not connection.is_closed():
-            self._idle.append(connection)
+            self.idle.append(connection)
 
     def _abort(self, connection: Any) -> None:
         """Close a connection, and have the server end its statement, without waiting for either.
 
         A server notices that a connection is gone once it answers; a search may take long until
-        then. So the driver asks for the statement to be cancelled before it closes.
+        then. So the driver requests its cancellation before it closes.
         """
         ending = asyncio.create_task(_closed_connection(connection))
         self._closing.add(ending)
@@ -182,8 +182,8 @@ class Pool:
     async def close(self) -> None:
         """Close idle connections now, the others when they come back."""
         self._closed = True
-        while self._idle:
-            await self._idle.pop().close()
+        while self.idle:
+            await self.idle.pop().close()
         await asyncio.gather(*self._closing)
 
 

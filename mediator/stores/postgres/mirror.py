@@ -7,76 +7,53 @@ the upsert is evaluated on the locked row, so that of two copies at the same tim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from mediator.stores.port import Fragment, Record, is_surpassed
+from mediator.stores.port import ReadRecords, Record, are_as_new
+from mediator.stores.postgres.codec import encoded
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.layout import NULLS, RecordTable
 from mediator.stores.postgres.sql import Statement, parameter
-from mediator.stores.postgres.statements import Statements
-from mediator.stores.postgres.write.shape import encoded
 
-__all__ = ["Copies"]
+__all__ = ["absorb", "absorb_statement", "forget", "forget_statement"]
 
 
-class Copies:
-    """The copies of one namespace; see `port.Mirror`."""
-
-    def __init__(self, statements: Statements, pool: Pool) -> None:
-        self._statements, self._pool = statements, pool
-        self._absorbing = lru_cache(maxsize=256)(_absorb_statement)
-        self._forgetting = lru_cache(maxsize=256)(_forget_statement)
-
-    async def absorb(
-        self, fragment: Fragment, records: Sequence[Record], *, force: bool
-    ) -> list[bool]:
-        """Replace copies by newer records."""
-        table = self._statements.records(fragment)
-        statement = self._absorbing(table, force)
-        # Rows are locked in one order, so that two transactions cannot wait for each other.
-        rows = [_row(table, record) for record in sorted(records, key=lambda r: r.id)]
-        done = {row[0] for row in await self._send(statement, rows)}
-        held = await self._held(fragment, [r.id for r in records if r.id not in done])
-        return [r.id in done or is_surpassed(r, held.get(r.id)) for r in records]
-
-    async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
-        """Leave tombstones in the place of copies."""
-        statement = self._forgetting(self._statements.records(fragment))
-        await self._send(
-            statement,
-            [
-                {"id": id_, "creation_version": creation_version}
-                for id_, creation_version in sorted(tombstones)
-            ],
-        )
-
-    async def _send(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        given = [statement.arguments(row) for row in rows]
-
-        async def run(connection: Any) -> list[Any]:
-            async with transaction(connection):
-                replies: list[Any] = await connection.fetchmany(statement.text, given)
-                return replies
-
-        return await self._pool.use(run) if given else []
-
-    async def _held(self, fragment: Fragment, ids: Sequence[str]) -> Mapping[str, Record]:
-        if not ids:
-            return {}
-        statement, read = (
-            self._statements.read(fragment, (), True),
-            self._statements.reader(fragment, ()),
-        )
-        arguments = statement.arguments({"ids": ids})
-        rows = await self._pool.use(lambda c: c.fetch(statement.text, *arguments))
-        return {row[0]: read(row) for row in rows}
+async def absorb(
+    pool: Pool,
+    read: ReadRecords,
+    table: RecordTable,
+    statement: Statement,
+    records: Sequence[Record],
+) -> list[bool]:
+    """Replace copies by newer records; see `port.Mirror`."""
+    # Rows are locked in one order, so that two transactions cannot wait for each other.
+    rows = [_row(table, record) for record in sorted(records, key=lambda r: r.id)]
+    done = {row[0] for row in await _send(pool, statement, rows)}
+    left = [at for at, record in enumerate(records) if record.id not in done]
+    return await are_as_new(table.fragment, records, left, read)
 
 
-def _absorb_statement(records: RecordTable, force: bool) -> Statement:
+async def forget(pool: Pool, statement: Statement, tombstones: Sequence[tuple[str, int]]) -> None:
+    """Leave tombstones in the place of copies; see `port.Mirror`."""
+    rows = [{"id": id_, "creation_version": version} for id_, version in sorted(tombstones)]
+    await _send(pool, statement, rows)
+
+
+async def _send(pool: Pool, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    given = [statement.arguments(row) for row in rows]
+
+    async def run(connection: Any) -> list[Any]:
+        async with transaction(connection):
+            replies: list[Any] = await connection.fetchmany(statement.text, given)
+            return replies
+
+    return await pool.use(run) if given else []
+
+
+def absorb_statement(records: RecordTable, *, force: bool) -> Statement:
     """Build the upsert of one copy."""
     table = records.table
     row: dict[str, Any] = {
@@ -104,7 +81,7 @@ def _absorb_statement(records: RecordTable, force: bool) -> Statement:
     return Statement(upsert.returning(table.c["id"]))
 
 
-def _forget_statement(records: RecordTable) -> Statement:
+def forget_statement(records: RecordTable) -> Statement:
     """Build the upsert of one tombstone; its creation version is the highest that was deleted."""
     table = records.table
     nothing = {column.name: sa.null() for column in records.columns.values()}

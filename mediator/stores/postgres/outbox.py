@@ -34,13 +34,13 @@ from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.sql import quoted
 from mediator.stores.postgres.statements import Statements
 
-__all__ = ["LOG", "OutboxLog", "Snapshot"]
+__all__ = ["BEYOND", "LOG", "TRIMMED_AT_ONCE", "OutboxLog", "Snapshot"]
 
 LOG: Final = "outbox"
 
 T = TypeVar("T")
 
-_TRIMMED_AT_ONCE: Final = 5_000
+TRIMMED_AT_ONCE: Final = 5_000
 _TRIMS: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
@@ -48,7 +48,7 @@ _XID: Final = 0xFFFF_FFFF
 """Locks name a transaction by the lower half of its number."""
 
 # Columns are named with their table: a bare name in ORDER BY would be the text that is returned.
-_BEYOND: Final = """
+BEYOND: Final = """
 SELECT o.xid::text, o.seq, change, database, class, object, "group", version, kind,
     before, before_nulls, after, after_nulls, at
 FROM {outbox} o
@@ -127,12 +127,7 @@ class Snapshot:
 
 
 class OutboxLog:
-    """The outbox of a namespace, read and trimmed.
-
-    Args:
-        plans: What is known of the namespace.
-        use: Lets work have a connection until the deadline.
-    """
+    """The outbox of a namespace, read and trimmed."""
 
     def __init__(self, statements: Statements, use: _Use) -> None:
         self._statements, self._use = statements, use
@@ -147,7 +142,7 @@ class OutboxLog:
 
         async def page(after: str | None, count: int) -> Page:
             xid, seq = numbers_of(after)
-            rows = await self._ordered(_BEYOND, str(xid), seq, str(reached), count)
+            rows = await self.ordered(BEYOND, str(xid), seq, str(reached), count)
             return [(self._logged(row, fragment_of), _size(row)) for row in rows]
 
         return await read_on(self._page_size, after, limit, page)
@@ -171,16 +166,16 @@ class OutboxLog:
 
     async def oldest(self) -> str | None:
         """Return the position of the oldest row, or None."""
-        rows = await self._ordered(_OLDEST)
+        rows = await self.ordered(_OLDEST)
         return _position(rows[0]) if rows else None
 
     async def trim(self, upto: str, keep_s: float) -> int:
         """Remove rows up to a position, but none younger than `keep_s`; some of them, if many."""
         (xid, seq), removed = numbers_of(upto), 0
         for _ in range(_TRIMS):
-            ((some,),) = await self._ordered(_TRIM, str(xid), seq, keep_s, _TRIMMED_AT_ONCE)
+            ((some,),) = await self.ordered(_TRIM, str(xid), seq, keep_s, TRIMMED_AT_ONCE)
             removed += some
-            if some < _TRIMMED_AT_ONCE:
+            if some < TRIMMED_AT_ONCE:
                 break
         return removed
 
@@ -188,7 +183,7 @@ class OutboxLog:
         rows: list[Any] = await self._use(lambda c: c.fetch(statement, *arguments))
         return rows
 
-    async def _ordered(self, statement: str, *arguments: Any) -> list[Any]:
+    async def ordered(self, statement: str, *arguments: Any) -> list[Any]:
         """Run a statement on the outbox that takes rows in its order, from the first on."""
         text = statement.format(outbox=self._name)
 

@@ -33,14 +33,7 @@ DELETE FROM {table} WHERE ctid = ANY (ARRAY(
 
 
 async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int:
-    """Remove up to `limit` rows; returns how many.
-
-    Args:
-        connection: A connection.
-        namespace: The schema of ours.
-        now_s: Seconds since the epoch, by the server's clock.
-        limit: Rows removed at most.
-    """
+    """Remove up to `limit` rows, by the server's clock; return how many."""
     before = datetime.fromtimestamp(now_s - RETENTION_S, UTC)
     classes = quoted(namespace, "_classes")
     names = [name for (name,) in await connection.fetch(_TABLES.format(classes=classes))]

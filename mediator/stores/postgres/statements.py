@@ -6,30 +6,36 @@ ones are evicted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, TypeVar
 
 from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres.fencing import fence_statement
 from mediator.stores.postgres.layout import RecordTable, fragment_table, namespace_tables
+from mediator.stores.postgres.mirror import absorb_statement, forget_statement
 from mediator.stores.postgres.read.statements import (
     RecordReader,
     count_statement,
     ordered_statement,
     read_statement,
     reader,
-    recall_statement,
     scan_statement,
 )
 from mediator.stores.postgres.search.aggregates import Grouping, aggregate_statement
 from mediator.stores.postgres.search.statement import SearchShape, search_statement
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.transactions import IntentStatements
-from mediator.stores.postgres.write.prepared import PreparedWrite
-from mediator.stores.postgres.write.shape import WriteShape, check
-from mediator.stores.postgres.write.statement import lock_statement, write_statement
+from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, check
+from mediator.stores.postgres.write.statement import (
+    lock_statement,
+    recall_statement,
+    write_statement,
+)
 
 __all__ = ["SEARCHES", "STATEMENTS", "Statements"]
+
+_T = TypeVar("_T")
 
 STATEMENTS: Final = 1024
 """Statements kept, of each kind; connections keep as many prepared."""
@@ -49,13 +55,20 @@ class Statements:
         self.read = lru_cache(maxsize=STATEMENTS)(self._read)
         self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
         self.ordered = lru_cache(maxsize=STATEMENTS)(self._ordered)
-        self.count = lru_cache(maxsize=256)(self._count)
-        self.lock = lru_cache(maxsize=256)(self._lock)
-        self.fence = lru_cache(maxsize=256)(self._fence)
-        self.intents = lru_cache(maxsize=256)(self._intents)
         self.search = lru_cache(maxsize=SEARCHES)(self._search)
         self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
-        self.recall = lru_cache(maxsize=256)(self._recall)
+        self.count = self._of_table(count_statement)
+        self.lock = self._of_table(lock_statement)
+        self.fence = self._of_table(fence_statement)
+        self.absorb = self._of_table(partial(absorb_statement, force=False))
+        self.overwrite = self._of_table(partial(absorb_statement, force=True))
+        self.forget = self._of_table(forget_statement)
+        self.intents = self._of_table(lambda t: IntentStatements(t, self.lock(t.fragment)))
+        self.recall = self._of_table(lambda t: recall_statement(t.fragment, self.namespace_tables))
+
+    def _of_table(self, build: Callable[[RecordTable], _T]) -> Callable[[Fragment], _T]:
+        """Return what builds something of a fragment's table, and keeps it."""
+        return lru_cache(maxsize=256)(lambda fragment: build(self.records(fragment)))
 
     def _known(self, fragment: Fragment, names: tuple[str, ...]) -> RecordTable:
         if not fragment.fields.keys() >= set(names):
@@ -89,24 +102,9 @@ class Statements:
             raise StoreRefused(f"{fragment.system}: {field_name} is not indexed")
         return ordered_statement(records, field_name, names, descending=descending, after=after)
 
-    def _count(self, fragment: Fragment) -> Statement:
-        return count_statement(self.records(fragment))
-
-    def _lock(self, fragment: Fragment) -> Statement:
-        return lock_statement(self.records(fragment))
-
-    def _fence(self, fragment: Fragment) -> str:
-        return fence_statement(self.records(fragment))
-
-    def _intents(self, fragment: Fragment) -> IntentStatements:
-        return IntentStatements(self.records(fragment), self.lock(fragment))
-
     def _search(self, search: SearchShape) -> Statement:
         records = self._known(search.fragment, search.names)
         return search_statement(records, search, self.records)
 
     def _aggregate(self, grouping: Grouping) -> Statement:
         return aggregate_statement(self.records(grouping.fragment), grouping)
-
-    def _recall(self, fragment: Fragment) -> Statement:
-        return recall_statement(self.records(fragment), self.namespace_tables)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from mediator.model.filters import Filter, Path
-from mediator.model.operators import Operator
+from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import Computation, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
@@ -31,22 +31,21 @@ from mediator.stores.port import (
     SystemConfig,
     Write,
     WriteResult,
+    by_fragment,
+    record_states,
 )
 from mediator.stores.postgres import admin
 from mediator.stores.postgres.connection import Pool, connect, transaction
 from mediator.stores.postgres.errors import FAILURES, as_store_error
-from mediator.stores.postgres.mirror import Copies
+from mediator.stores.postgres.mirror import absorb, forget
 from mediator.stores.postgres.outbox import LOG, OutboxLog
 from mediator.stores.postgres.read.reader import Reader
 from mediator.stores.postgres.read.statements import keyset
 from mediator.stores.postgres.retention import reap
 from mediator.stores.postgres.search.aggregates import computes
-from mediator.stores.postgres.search.pushdown import pushdown
-from mediator.stores.postgres.search.searcher import Searcher
+from mediator.stores.postgres.search.searcher import Searcher, pushdown
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.statements import Statements
-from mediator.stores.postgres.transactions import IntentStatements
-from mediator.stores.postgres.write.operators import supports
 from mediator.stores.postgres.write.prepared import recalled
 from mediator.stores.postgres.write.writer import Writer
 
@@ -61,17 +60,22 @@ _DDL_S: Final = 300.0
 
 
 class PostgresStore:
-    """One PostgreSQL server as a store; also `Ordered`, `Queryable`, `Aggregating`, `Reapable`."""
+    """One PostgreSQL server as a store; also `Queryable`, `Aggregating`, `Reapable`.
+
+    Attributes:
+        statements: The statements of its namespace.
+        pool: Its sessions, but for those that search.
+        searcher: Runs searches, on sessions of its own.
+    """
 
     def __init__(self, config: SystemConfig) -> None:
         self.config = config
-        self._statements = Statements(config.namespace)
-        self._pool = Pool(self._connect, config.pool_size)
-        self._copies = Copies(self._statements, self._pool)
-        self._reader = Reader(self._statements, self._pool)
-        self._writer = Writer(config.name, self._statements, self._pool, self._reader.read)
-        self._searcher = Searcher(config, self._statements)
-        self._outbox = OutboxLog(self._statements, self._use)
+        self.statements = Statements(config.namespace)
+        self.pool = Pool(self._connect, config.pool_size)
+        self._reader = Reader(self.statements, self.pool)
+        self._writer = Writer(config.name, self.statements, self.pool, self._reader.read)
+        self.searcher = Searcher(config, self.statements)
+        self._outbox = OutboxLog(self.statements, self.use)
 
     async def open(self) -> None:
         """Connect, and make the namespace if it is not there.
@@ -81,49 +85,42 @@ class PostgresStore:
             StoreRefused: It does not let us in, or not make the namespace.
         """
         await self.ping()
-        await self._use(
-            lambda c: admin.prepare_namespace(c, self._statements.namespace_tables), _DDL_S
-        )
+        tables = self.statements.namespace_tables
+        await self.use(lambda c: admin.prepare_namespace(c, tables), _DDL_S)
 
     async def close(self) -> None:
         """Release every connection."""
         with suppress(*FAILURES):
             async with asyncio.timeout(self.config.deadline_s):
-                await self._pool.close()
-                await self._searcher.close()
+                await self.pool.close()
+                await self.searcher.close()
 
     async def ping(self) -> None:
         """Return if the server answers."""
-        await self._use(lambda c: c.fetch("SELECT 1"))
+        await self.use(lambda c: c.fetch("SELECT 1"))
 
     async def time_us(self) -> int:
         """Return what the server's clock shows."""
-        [(shown,)] = await self._use(lambda c: c.fetch(_TIME))
+        [(shown,)] = await self.use(lambda c: c.fetch(_TIME))
         return int(shown)
 
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""
-        return await self._use(admin.observe)
+        return await self.use(admin.observe)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Whether the store applies the operator to the type exactly, by itself."""
-        return supports(operator, type_)
+        """Whether the store applies the operator to the type exactly: wherever it applies."""
+        return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make table, columns and indexes for the fragment; idempotent, keeps existing data."""
-        records, namespace_tables = (
-            self._statements.records(fragment),
-            self._statements.namespace_tables,
-        )
-        await self._use(
-            lambda c: admin.prepare_class(c, namespace_tables, records, previous), _DDL_S
-        )
+        tables, records = self.statements.namespace_tables, self.statements.records(fragment)
+        await self.use(lambda c: admin.prepare_class(c, tables, records, previous), _DDL_S)
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data; changes stay in the outbox for the feed."""
-        await self._use(
-            lambda c: admin.drop_class(c, self._statements.namespace_tables, fragment), _DDL_S
-        )
+        tables = self.statements.namespace_tables
+        await self.use(lambda c: admin.drop_class(c, tables, fragment), _DDL_S)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
@@ -135,45 +132,36 @@ class PostgresStore:
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
-        statement = self._statements.fence(fragment)
-        row = await self._use(lambda c: c.fetchrow(statement, id_, token))
+        statement = self.statements.fence(fragment)
+        row = await self.use(lambda c: c.fetchrow(statement, id_, token))
         pairs = zip(fragment.groups, row, strict=True)
         return {group: version for group, version in pairs if version}
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        return await self._record_states(keys, lambda i, ids: lambda c: i.lock(c, ids, intent))
+        intents = self.statements.intents
+        return await record_states(
+            keys, lambda f, ids: self.use(partial(intents(f).lock, ids=ids, intent=intent))
+        )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
-        for fragment, ids in _by_fragment(keys).items():
-            intents = self._statements.intents(fragment)
-            await self._use(partial(intents.unlock, ids=ids, intent=intent, joint=joint))
+        for fragment, ids in by_fragment(keys).items():
+            intents = self.statements.intents(fragment)
+            await self.use(partial(intents.unlock, ids=ids, intent=intent, joint=joint))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
-        return await self._record_states(keys, lambda i, ids: lambda c: i.look(c, ids))
-
-    async def _record_states(
-        self,
-        keys: Sequence[RecordKey],
-        work: Callable[
-            [IntentStatements, list[str]], Callable[[Any], Awaitable[dict[str, RecordState]]]
-        ],
-    ) -> list[RecordState]:
-        states = {
-            fragment: await self._use(work(self._statements.intents(fragment), ids))
-            for fragment, ids in _by_fragment(keys).items()
-        }
-        return [states[fragment][id_] for fragment, id_ in keys]
+        intents = self.statements.intents
+        return await record_states(keys, lambda f, ids: self.use(partial(intents(f).look, ids=ids)))
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
         """Return what is remembered of an operation on an object."""
-        statement = self._statements.recall(fragment)
+        statement = self.statements.recall(fragment)
         rows = await self._rows(statement, {"id": id_, "operation": operation})
-        return recalled(self._statements.records(fragment), rows[0]) if rows else None
+        return recalled(self.statements.records(fragment), rows[0]) if rows else None
 
     async def scan(
         self,
@@ -184,9 +172,9 @@ class PostgresStore:
     ) -> list[Record]:
         """Read up to `limit` records in the order of their ids, beyond `after`."""
         names = tuple(fragment.fields) if fields is None else fields
-        statement = self._statements.scan(fragment, names, after is not None)
+        statement = self.statements.scan(fragment, names, after is not None)
         rows = await self._rows(statement, {"after": after, "limit": limit})
-        return list(map(self._statements.reader(fragment, names), rows))
+        return list(map(self.statements.reader(fragment, names), rows))
 
     async def ordered(
         self,
@@ -200,15 +188,15 @@ class PostgresStore:
     ) -> list[Record]:
         """Read records ordered by (field, id), beyond `after`; see `Ordered`."""
         names = tuple(fragment.fields) if fields is None else fields
-        records = self._statements.records(fragment)
+        records = self.statements.records(fragment)
         rank, position = keyset(records, field_name, after)
-        statement = self._statements.ordered(fragment, field_name, names, descending, rank)
+        statement = self.statements.ordered(fragment, field_name, names, descending, rank)
         rows = await self._rows(statement, {**position, "limit": limit})
-        return list(map(self._statements.reader(fragment, names), rows))
+        return list(map(self.statements.reader(fragment, names), rows))
 
     async def count(self, fragment: Fragment) -> int:
         """Count the objects of the class that are there."""
-        text = self._statements.count(fragment).text
+        text = self.statements.count(fragment).text
 
         async def counted(connection: Any) -> int:
             # Sessions avoid sequential scans (see `connection`), which are right only here.
@@ -216,7 +204,7 @@ class PostgresStore:
                 await connection.execute("SET LOCAL enable_seqscan = on")
                 return int(await connection.fetchval(text))
 
-        return await self._use(counted)
+        return await self.use(counted)
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
@@ -230,13 +218,13 @@ class PostgresStore:
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
-        return await self._searcher.find(find)
+        return await self.searcher.find(find)
 
     async def documents(
         self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
     ) -> DocumentPage:
         """Return a page as documents. Raises `StoreTooCostly` beyond the deadline."""
-        return await self._searcher.documents(find, names, joins)
+        return await self.searcher.documents(find, names, joins)
 
     def aggregates(
         self,
@@ -259,7 +247,7 @@ class PostgresStore:
         deadline_s: float,
     ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
         """Return groups with what was computed. Raises `StoreTooCostly` beyond the deadline."""
-        return await self._searcher.aggregate(
+        return await self.searcher.aggregate(
             fragment, filter_, group, compute, limit=limit, deadline_s=deadline_s
         )
 
@@ -267,16 +255,18 @@ class PostgresStore:
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
     ) -> list[bool]:
         """Replace copies by newer records; see `Mirror`."""
-        return await self._bounded(self._copies.absorb(fragment, records, force=force))
+        table, prepared = self.statements.records(fragment), self.statements
+        statement = (prepared.overwrite if force else prepared.absorb)(fragment)
+        return await self._bounded(absorb(self.pool, self._reader.read, table, statement, records))
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""
-        await self._bounded(self._copies.forget(fragment, tombstones))
+        await self._bounded(forget(self.pool, self.statements.forget(fragment), tombstones))
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` rows past their retention; return how many were removed."""
         now_s, namespace = await self.time_us() / 1_000_000, self.config.namespace
-        return await self._use(lambda c: reap(c, namespace, now_s, limit))
+        return await self.use(lambda c: reap(c, namespace, now_s, limit))
 
     def logs(self) -> Sequence[str]:
         """Name the logs; see `ChangeLog`."""
@@ -305,11 +295,12 @@ class PostgresStore:
 
     async def _rows(self, statement: Statement, values: dict[str, Any]) -> list[Any]:
         arguments = statement.arguments(values)
-        rows: list[Any] = await self._use(lambda c: c.fetch(statement.text, *arguments))
+        rows: list[Any] = await self.use(lambda c: c.fetch(statement.text, *arguments))
         return rows
 
-    async def _use(self, work: Callable[[Any], Awaitable[T]], deadline_s: float | None = None) -> T:
-        return await self._bounded(self._pool.use(work), deadline_s)
+    async def use(self, work: Callable[[Any], Awaitable[T]], deadline_s: float | None = None) -> T:
+        """Run work with a session, until the deadline."""
+        return await self._bounded(self.pool.use(work), deadline_s)
 
     async def _bounded(self, work: Awaitable[T], deadline_s: float | None = None) -> T:
         """Wait for work until the deadline; every failure becomes one of the port's."""
@@ -322,10 +313,3 @@ class PostgresStore:
 
     async def _connect(self) -> Any:
         return await connect(self.config)
-
-
-def _by_fragment(keys: Sequence[RecordKey]) -> dict[Fragment, list[str]]:
-    fragments: dict[Fragment, list[str]] = {}
-    for fragment, id_ in keys:
-        fragments.setdefault(fragment, []).append(id_)
-    return fragments

@@ -36,12 +36,7 @@ _ABSENT: Final = RecordState(None, {}, "")
 
 
 class IntentStatements:
-    """The statements that set intents on the records of one class.
-
-    Args:
-        records: The table of the class.
-        lock: Takes the advisory locks of records; see `lock_statement`.
-    """
+    """Statements that set intents on the records of a class; `lock` is that of `lock_statement`."""
 
     def __init__(self, records: RecordTable, lock: Statement) -> None:
         versions = [quoted("record", column.name) for column in records.versions.values()]

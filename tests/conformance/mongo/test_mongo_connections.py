@@ -45,27 +45,27 @@ def find(id_: Any) -> dict[str, Any]:
 async def test_commands_follow_each_other_on_one_connection(
     session: Session, database: str
 ) -> None:
-    connections = session._connections
+    connections = session.connections
     for number in range(20):
         assert (await connections.command(database, insert(number)))["n"] == 1
         reply = await connections.command(database, find(number))
         assert reply["cursor"]["firstBatch"] == [{"_id": number}]
-    assert connections._lent == len(connections._idle) == 1
+    assert connections.lent == len(connections.idle) == 1
 
 
 async def test_more_commands_than_connections_go_the_drivers_way(
     session: Session, database: str
 ) -> None:
-    connections = session._connections
+    connections = session.connections
     replies = await asyncio.gather(*(connections.command(database, insert(n)) for n in range(40)))
     assert all(reply["n"] == 1 for reply in replies)
-    assert connections._lent <= POOL - 2
+    assert connections.lent <= POOL - 2
 
 
 async def test_an_answer_that_is_an_error_costs_no_connection(
     session: Session, database: str
 ) -> None:
-    connections = session._connections
+    connections = session.connections
     await connections.command(database, insert(1))
     with pytest.raises(OperationFailure):
         await connections.command(database, {"find": "c", "filter": {"a": {"$nonsense": 1}}})
@@ -73,14 +73,14 @@ async def test_an_answer_that_is_an_error_costs_no_connection(
         await connections.command(database, insert(2, b=b"x" * (17 * 2**20)))
     reply = await connections.command(database, insert(1))
     assert reply["writeErrors"][0]["code"] == DUPLICATE_KEY
-    assert connections._lent == len(connections._idle) == 1
+    assert connections.lent == len(connections.idle) == 1
 
 
 async def test_commands_of_one_round_trip_are_all_carried_out(
     session: Session, database: str
 ) -> None:
     """An answer that nobody reads would be taken for that of the next command."""
-    connections = session._connections
+    connections = session.connections
     first, second = await connections.commands(database, [insert(1), find(1)])
     assert (first["n"], second["cursor"]["firstBatch"]) == (1, [{"_id": 1}])
     wrong = {"find": "c", "filter": {"a": {"$nonsense": 1}}}
@@ -90,31 +90,31 @@ async def test_commands_of_one_round_trip_are_all_carried_out(
         await connections.commands(database, [insert(3), insert(4, b=b"x" * (17 * 2**20))])
     found = [(await connections.command(database, find(n)))["cursor"]["firstBatch"] for n in (2, 3)]
     assert found == [[{"_id": 2}], []]
-    assert connections._lent == len(connections._idle) == 1
+    assert connections.lent == len(connections.idle) == 1
 
 
 async def test_a_call_that_is_given_up_takes_its_connection_along(
     session: Session, database: str
 ) -> None:
     """Its answer would be taken for that of the next command."""
-    connections = session._connections
+    connections = session.connections
     await connections.command(database, insert(1))
     call = asyncio.create_task(connections.command(database, find(1)))
     await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert connections._lent == 0
+    assert connections.lent == 0
     reply = await connections.command(database, find("none"))
     assert reply["cursor"]["firstBatch"] == []
 
 
 async def test_connections_go_back_to_the_pool(session: Session, database: str) -> None:
-    connections = session._connections
+    connections = session.connections
     await connections.command(database, insert(1))
-    assert connections._retiring is not None
-    await connections._retiring
-    assert connections._lent == 0
+    assert connections.retiring is not None
+    await connections.retiring
+    assert connections.lent == 0
     assert (await connections.command(database, find(1)))["cursor"]["firstBatch"]
 
 
@@ -124,4 +124,4 @@ async def test_a_call_that_is_under_way_survives_closing(session: Session, datab
     await asyncio.sleep(0)
     await connections.close()
     assert (await call)["n"] == 1
-    assert connections._lent == 0
+    assert connections.lent == 0

@@ -30,7 +30,7 @@ from mediator.model.query import OrderBy, Position
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import Document
-from mediator.stores.mongo.search.pushdown import pushdown
+from mediator.stores.mongo.search.searcher import pushdown
 from mediator.stores.port import (
     Access,
     Fragment,
@@ -64,8 +64,8 @@ async def population(mongodb_config: SystemConfig) -> AsyncIterator[Population]:
     await store.open()
     population = await populated(store)
     yield population
-    client = store._open_link.session.client
-    await client.drop_database(store._open_link.session.database("d"))
+    client = store.link.session.client
+    await client.drop_database(store.link.session.database("d"))
     await store.close()
 
 

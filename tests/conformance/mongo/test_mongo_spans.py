@@ -38,7 +38,7 @@ async def make(store: MongoStore, documents: list[Document]) -> Fragment:
     """Make a class, and put documents into it past the store: it would take long."""
     fragment = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, {"main": ("n",)})
     await store.prepare(fragment)
-    await store._open_link.session.collection(layout_of(fragment)).insert_many(documents)
+    await store.link.session.collection(layout_of(fragment)).insert_many(documents)
     return fragment
 
 
@@ -55,7 +55,7 @@ def record(number: int, **more: Any) -> Document:
 
 async def looked_at(store: MongoStore) -> int:
     """Return how many documents the server has looked at since it started."""
-    status = await store._open_link.session.client.admin.command("serverStatus")
+    status = await store.link.session.client.admin.command("serverStatus")
     return int(status["metrics"]["queryExecutor"]["scannedObjects"])
 
 
@@ -79,7 +79,7 @@ async def test_reaping_goes_on_where_it_stopped(store: MongoStore) -> None:
     fragment = await make(store, [record(i, **odd.get(i, {})) for i in range(MANY)])
     rounds = [await store.reap(1_000) for _ in range(MANY // PAGE + 1)]
     assert (sum(rounds), rounds[0]) == (3, 1)
-    collection = store._open_link.session.collection(layout_of(fragment))
+    collection = store.link.session.collection(layout_of(fragment))
     assert await collection.count_documents({}) == MANY - 1
     left = [await collection.find_one({"_id": record(i)["_id"]}) for i in (0, MANY - 1)]
     assert [[one["op"] for one in document["_ops"]] for document in left if document] == [["b"], []]
@@ -105,24 +105,24 @@ async def test_a_class_with_much_to_reap_leaves_room_for_others(store: MongoStor
 
 
 async def _size(store: MongoStore, fragment: Fragment) -> int:
-    return await store._open_link.session.collection(layout_of(fragment)).count_documents({})
+    return await store.link.session.collection(layout_of(fragment)).count_documents({})
 
 
 async def test_a_class_is_looked_through_in_ranges_without_gaps(store: MongoStore) -> None:
     fragment = await make(store, [record(i) for i in range(MANY)])
     layout = layout_of(fragment)
     found = []
-    async for span in spans(store._open_link.session, layout):
+    async for span in spans(store.link.session, layout):
         before = await looked_at(store)
         found += await _ids(store, layout, span)
-        if store._open_link.session.is_stand_in:
+        if store.link.session.is_stand_in:
             assert await looked_at(store) - before <= 1_001
     assert found == [record(i)["_id"] for i in range(MANY)]
     assert await store.count(fragment) == MANY
 
 
 async def _ids(store: MongoStore, layout: Layout, span: Document) -> list[str]:
-    collection = store._open_link.session.collection(layout)
+    collection = store.link.session.collection(layout)
     return [document["_id"] async for document in collection.find(span, sort={"_id": 1})]
 
 

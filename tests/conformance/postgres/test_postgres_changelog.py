@@ -152,14 +152,14 @@ async def test_large_changes_come_in_small_portions(
     store: Any = subject.store
     start = await end_of(store)
     asked: list[int] = []
-    ordered = outbox.OutboxLog._ordered
+    ordered = outbox.OutboxLog.ordered
 
     async def noting(log: Any, statement: str, *arguments: Any) -> list[Any]:
         if len(arguments) == 4:
             asked.append(arguments[3])
         return await ordered(log, statement, *arguments)
 
-    monkeypatch.setattr(outbox.OutboxLog, "_ordered", noting)
+    monkeypatch.setattr(outbox.OutboxLog, "ordered", noting)
     large = "x" * 1_000_000
     for i in range(12):
         await subject.create(f"{i}", {"s": large})
@@ -172,7 +172,7 @@ async def test_large_changes_come_in_small_portions(
 async def test_trimming_goes_on_in_parts(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     store: Any = subject.store
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
-    monkeypatch.setattr(outbox, "_TRIMMED_AT_ONCE", 3)
+    monkeypatch.setattr(outbox, "TRIMMED_AT_ONCE", 3)
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(10)])
     entries = await store.changes(LOG, None, 100, of(subject.fragment))
     assert await store.trim(LOG, entries[7].position, 60.0) == 0
@@ -197,7 +197,7 @@ async def test_reaping_leaves_the_last_changes_whatever_their_age(
 
 async def test_a_log_is_read_through_its_index(subject: Subject, other: Any) -> None:
     await subject.create("x", {"n": 1})
-    statement = outbox._BEYOND.format(outbox=f'"{NAMESPACE}"._outbox')
+    statement = outbox.BEYOND.format(outbox=f'"{NAMESPACE}"._outbox')
     await other.execute("SET enable_seqscan = off")
     await other.execute("SET enable_sort = off")
     await other.execute(f"PREPARE beyond AS {statement}")

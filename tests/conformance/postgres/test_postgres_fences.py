@@ -25,7 +25,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.postgres import PostgresStore, retention
-from mediator.stores.postgres.write.shape import shape_of
+from mediator.stores.postgres.write.prepared import shape_of
 from tests.conformance.real_stores import opened_apart
 from tests.faults.conditions import eventually
 
@@ -80,7 +80,7 @@ async def late(store: PostgresStore, write: Write) -> WriteResult:
 async def sql(store: PostgresStore, subject: Subject, statement: str, *arguments: Any) -> list[Any]:
     """Run a statement on the table of the class, as somebody else."""
     text = statement.format(table=table_of(subject))
-    rows: list[Any] = await store._use(lambda c: c.fetch(text, *arguments))
+    rows: list[Any] = await store.use(lambda c: c.fetch(text, *arguments))
     return rows
 
 
@@ -102,7 +102,7 @@ async def waiting(store: PostgresStore, count: int) -> None:
     """Wait until so many statements on our tables wait for a lock."""
 
     async def there() -> bool:
-        asked = store._use(lambda c: c.fetchval(WAITING, f"%{NAMESPACE}%"))
+        asked = store.use(lambda c: c.fetchval(WAITING, f"%{NAMESPACE}%"))
         return int(await asked) >= count
 
     await eventually(there)
@@ -112,8 +112,8 @@ async def told_of(store: PostgresStore, write: Write) -> list[Any]:
     """Return what a write has left in the outbox and in the memory of operations."""
     outbox = f'SELECT FROM "{NAMESPACE}"._outbox WHERE change LIKE $1'
     kept = f'SELECT FROM "{NAMESPACE}"._operations WHERE operation = $1'
-    left = await store._use(lambda c: c.fetch(outbox, f"{write.operation}:%"))
-    return [*left, *await store._use(lambda c: c.fetch(kept, write.operation))]
+    left = await store.use(lambda c: c.fetch(outbox, f"{write.operation}:%"))
+    return [*left, *await store.use(lambda c: c.fetch(kept, write.operation))]
 
 
 # The fence comes first
@@ -137,7 +137,7 @@ async def test_a_fence_younger_than_the_snapshot_of_the_write(
 ) -> None:
     stands = await bring_about(subject, state)
     before, write = await subject.read("x"), write_of(subject, kind, remember)
-    gate = store._statements.lock(subject.fragment)
+    gate = store.statements.lock(subject.fragment)
     async with other.transaction():
         await other.fetch(gate.text, *gate.arguments({"ids": ["x"]}))
         writing = asyncio.create_task(late(store, write))
@@ -176,7 +176,7 @@ async def test_an_insertion_that_meets_a_fence_not_yet_committed(
     store: PostgresStore, subject: Subject, other: Any, kind: WriteKind
 ) -> None:
     async with other.transaction():
-        await other.fetch(store._statements.fence(subject.fragment), "x", LOST)
+        await other.fetch(store.statements.fence(subject.fragment), "x", LOST)
         writing = asyncio.create_task(late(store, write_of(subject, kind)))
         await waiting(store, 1)
     assert (await writing).status is Status.FENCED
@@ -210,7 +210,7 @@ async def test_a_fence_that_waits_for_the_write(
     store: PostgresStore, subject: Subject, other: Any, kind: WriteKind, state: str, committed: bool
 ) -> None:
     stands, write = await bring_about(subject, state), write_of(subject, kind)
-    before, plan = await subject.read("x"), store._statements.write(shape_of(write, LOST))
+    before, plan = await subject.read("x"), store.statements.write(shape_of(write, LOST))
     transaction = other.transaction()
     await transaction.start()
     [row] = await other.fetch(plan.statement.text, *plan.arguments(write, LOST))
@@ -319,7 +319,7 @@ async def test_a_fenced_tombstone_is_reaped_with_its_last_fence(
 
 
 async def _reaped(store: PostgresStore, now_s: float) -> int:
-    return await store._use(lambda c: retention.reap(c, NAMESPACE, now_s, 1000))
+    return await store.use(lambda c: retention.reap(c, NAMESPACE, now_s, 1000))
 
 
 async def test_a_fence_races_with_the_reaper(
@@ -336,7 +336,7 @@ async def test_a_fence_races_with_the_reaper(
     assert (await late(store, subject.creation("x", {"n": 2}))).status is Status.FENCED
     await sql(store, subject, age)
     async with other.transaction():
-        await other.fetch(store._statements.fence(subject.fragment), "x", "another")
+        await other.fetch(store.statements.fence(subject.fragment), "x", "another")
         assert await _reaped(store, time.time()) == 0
     assert await _reaped(store, time.time()) == 0
 

@@ -142,7 +142,7 @@ async def execute(view: ViewClient, statement: str, *arguments: Any) -> None:
     copy = view.route.copy
     assert copy is not None
     store = view.service.mediator._systems.get(copy.system).store
-    table = store._statements.records(copy).table  # type: ignore[attr-defined]
+    table = store.statements.records(copy).table  # type: ignore[attr-defined]
     connection = await asyncpg.connect(view.service.configs["postgres"].url)
     try:
         name = f'"{table.schema}"."{table.name}"'

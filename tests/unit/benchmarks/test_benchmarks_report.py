@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 import benchmarks
 from app.commands.demo.rounds import interleaved
 from app.commands.demo.workload import draw
-from benchmarks.harness.machine import calibration_s, describe_machine
 from benchmarks.harness.report import Options, Result, rounded
-from benchmarks.harness.runner import UnknownBenchmark, available, lines, measure
+from benchmarks.harness.runner import (
+    UnknownBenchmark,
+    available,
+    calibration_s,
+    describe_machine,
+    lines,
+    measure,
+)
 
 REPORT = {"name", "results", "seed", "machine", "calibration", "versions"}
 RESULT = {"name", "unit", "figure", "baseline", "ratio", "bar", "met"}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.api.positions import position_of, seen_at
+from app.api.cursors import position_of, seen_at
 from mediator.model.operations import Outcome
 
 PLANNED: Final[Any] = SimpleNamespace(resource=SimpleNamespace(database="news", name="articles"))

@@ -10,44 +10,26 @@ import pytest
 from mediator.base.errors import Unplaceable
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import (
-    Decision,
-    Pins,
     build_routes,
     decide,
-    pins_of,
     view_system,
 )
-from mediator.schema.annotations import Capability, Metric
+from mediator.schema.annotations import Capability
 from mediator.schema.parse import parse_schema
-from mediator.schema.tree import Schema
-
-READ = {"metric": "read_latency", "goal": 0.02}
-WRITE = {"metric": "write_latency", "goal": 0.02}
-SORTING = {"require": "sorting"}
-
-
-def system(name: str, read: float, write: float, *capabilities: Capability) -> Candidate:
-    metrics = {Metric.READ_LATENCY: read, Metric.WRITE_LATENCY: write}
-    return Candidate(name, frozenset(capabilities), metrics)
-
-
-READER = system("reader", 0.001, 0.01, Capability.SORTING)
-WRITER = system("writer", 0.01, 0.002)
-TWO = (READER, WRITER)
-
-
-def schema(fields: dict[str, Any], **rest: Any) -> Schema:
-    typed = {name: {"type": "string", **field} for name, field in fields.items()}
-    class_ = {"fields": typed, "annotations": rest.pop("require", [])}
-    return parse_schema("news", {"classes": {"articles": class_}, **rest})
-
-
-def where(decision: Decision) -> dict[str, str]:
-    return {n: p.system for n, p in decision.placements.items() if n.startswith("articles.")}
-
-
-TITLE = {"annotations": [READ]}
-HITS = {"annotations": [WRITE]}
+from tests.unit.placement.deciding import (
+    FAST,
+    HITS,
+    READ,
+    READER,
+    SAFE,
+    SORTING,
+    TITLE,
+    TWO,
+    WRITER,
+    schema,
+    system,
+    where,
+)
 
 
 def test_equal_scores_go_to_the_first_registered_system() -> None:
@@ -83,8 +65,6 @@ def test_a_field_that_the_default_of_its_class_cannot_hold_goes_elsewhere() -> N
     }
 
 
-SAFE = replace(system("safe", 0.02, 0.02), durability_s=0.0)
-FAST = replace(system("fast", 0.001, 0.001), durability_s=1.0)
 SHOP = {
     "customers": {"fields": {"address": {"type": "string"}}},
     "products": {
@@ -312,97 +292,3 @@ def test_the_view_is_the_best_ranked_system_proven_for_it() -> None:
     assert view_system(plan, decide(plan, TWO)) is None
     named = schema({"title": TITLE}, materialised_view={"system": "slow"})
     assert view_system(named, decide(named, (READER, slow, quick))) == "slow"
-
-
-def pinned(plan: Schema, systems: tuple[Candidate, ...]) -> Pins:
-    return pins_of(build_routes(plan, decide(plan, systems).groups, {"articles": 1}), ["articles"])
-
-
-def test_what_holds_data_stays_although_scores_changed() -> None:
-    plan = schema({"title": TITLE, "body": TITLE, "hits": HITS})
-    swapped = (system("reader", 0.01, 0.002, Capability.SORTING), system("writer", 0.001, 0.01))
-    decision = decide(plan, swapped, pinned(plan, TWO))
-    assert decision.groups["articles"] == decide(plan, TWO).groups["articles"]
-    assert [(m.node, m.current, m.proposed, m.required) for m in decision.moves] == [
-        ("articles", "reader", "writer", False),
-        ("articles.title", "reader", "writer", False),
-        ("articles.body", "reader", "writer", False),
-        ("articles.hits", "writer", "reader", False),
-    ]
-    assert decision.placements["articles.hits"].choice.kind == "pinned"
-
-
-def test_what_would_be_placed_the_same_again_does_not_move() -> None:
-    plan = schema({"title": TITLE, "hits": HITS})
-    decision = decide(plan, TWO, pinned(plan, TWO))
-    assert not decision.moves
-    assert decision.placements == decide(plan, TWO).placements
-
-
-def test_a_new_field_joins_where_it_fits() -> None:
-    before = schema({"title": TITLE, "body": TITLE})
-    after = schema({"title": TITLE, "body": TITLE, "hits": HITS, "note": {}})
-    groups = decide(after, TWO, pinned(before, TWO)).groups["articles"]
-    assert groups == {"main": ("reader", ("title", "body", "note")), "hits": ("writer", ("hits",))}
-
-
-def test_a_requirement_that_rules_the_present_system_out_is_a_required_move() -> None:
-    before = schema({"hits": HITS, "title": {}})
-    after = schema({"hits": {"annotations": [WRITE, SORTING]}, "title": {}})
-    decision = decide(after, TWO, pinned(before, TWO))
-    assert decision.groups["articles"]["hits"] == ("writer", ("hits",))
-    move = next(move for move in decision.moves if move.node == "articles.hits")
-    assert (move.current, move.proposed, move.required) == ("writer", "reader", True)
-    assert "does not meet the requirements" in move.reason
-
-
-def test_a_field_without_goals_moves_nothing_that_is_there() -> None:
-    before, after = schema({"hits": HITS}), schema({"hits": HITS, "note": {}})
-    decision = decide(after, TWO, pinned(before, TWO))
-    assert not decision.moves
-    assert decision.groups["articles"] == {
-        "main": ("writer", ("hits",)),
-        "note": ("reader", ("note",)),
-    }
-
-
-def test_what_nothing_is_asked_of_stays_where_it_is() -> None:
-    plan = schema({"title": {}})
-    decision = decide(plan, (FAST, SAFE), pinned(plan, (FAST,)))
-    assert where(decision) == {"articles.title": "fast"}
-    assert not decision.moves
-    assert decision.why("articles.title") == (
-        "fast holds its data, which only a migration moves; by what is known today, of the systems"
-        " that can do all that articles is asked, safe loses least in a crash (0 s; fast 1 s)."
-    )
-
-
-def test_binding_a_class_that_is_split_is_a_required_move() -> None:
-    before = schema({"title": TITLE, "body": TITLE, "hits": HITS})
-    after = schema({"title": TITLE, "body": TITLE, "hits": HITS}, mode="entity")
-    decision = decide(after, TWO, pinned(before, TWO))
-    assert [(move.node, move.proposed, move.required) for move in decision.moves] == [
-        ("articles.hits", "reader", True)
-    ]
-
-
-def test_new_fields_of_a_bound_class_stay_with_its_data() -> None:
-    before = schema({"title": TITLE}, mode="entity")
-    hits = {"annotations": [{**WRITE, "weight": 100}, WRITE]}
-    many = {f"hits_{n}": hits for n in range(9)}
-    after = schema({"title": TITLE, **many}, mode="entity")
-    decision = decide(after, TWO, pinned(before, TWO))
-    assert set(where(decision).values()) == {"reader"}
-    assert {(move.node, move.required) for move in decision.moves} == {
-        ("articles", False),
-        ("articles.title", False),
-    }
-
-
-def test_declaring_another_group_for_a_field_with_data_is_a_required_move() -> None:
-    before = schema({"title": TITLE, "body": TITLE})
-    after = schema({"title": TITLE, "body": {**TITLE, "group": "text"}})
-    decision = decide(after, TWO, pinned(before, TWO))
-    assert decision.groups["articles"]["main"].fields == ("title", "body")
-    (move,) = decision.moves
-    assert (move.node, move.required) == ("articles.body", True)

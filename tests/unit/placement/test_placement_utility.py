@@ -70,7 +70,9 @@ def test_a_score_tells_the_parts_it_is_made_of() -> None:
     )
     found = score((latency, throughput), candidate)
     assert found.value == pytest.approx(3.125)
-    assert [(term.metric, term.measured, term.weight) for term in found.terms] == [
+    assert [
+        (term.requirement.metric, term.measured, term.requirement.weight) for term in found.terms
+    ] == [
         (Metric.WRITE_LATENCY, 0.001, 1),
         (Metric.WRITE_THROUGHPUT, 25_000, 3),
     ]

@@ -9,7 +9,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.port import Fragment, Write, WriteKind
-from mediator.stores.postgres.write.batches import batches
+from mediator.stores.postgres.write.writer import batches
 
 FRAGMENT = Fragment(
     "s",

@@ -15,20 +15,17 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.model.operators import Operator
+from mediator.model.operators import WITHOUT_ARGUMENT, Operator
 from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.schema.values import encoder
 from mediator.stores.port import Fragment, Write, WriteKind
 
-__all__ = ["KINDS", "Effect", "Effects", "json_encoder"]
+__all__ = ["Effect", "Effects", "json_encoder"]
 
-KINDS: Final[Mapping[str, WriteKind]] = {kind.name[0].lower(): kind for kind in WriteKind}
-"""Kinds of writes by their letters."""
-
-_LETTERS: Final = {kind: letter for letter, kind in KINDS.items()}
-_FLAGS: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
+_KINDS: Final = {kind.name[0].lower(): kind for kind in WriteKind}
+_LETTERS: Final = {kind: letter for letter, kind in _KINDS.items()}
 
 _Encode = Callable[[Any], Any]
 
@@ -61,7 +58,7 @@ class Effect:
         operation, letter, stamp, written, sets, unset, operators = orjson.loads(text)
         versions = dict.fromkeys(written, stamp) if isinstance(written, list) else written
         calls = tuple((name, Operator(word), argument) for name, word, argument in operators)
-        return cls(operation, KINDS[letter], stamp, versions, sets, tuple(unset), calls)
+        return cls(operation, _KINDS[letter], stamp, versions, sets, tuple(unset), calls)
 
 
 class Effects:
@@ -77,13 +74,7 @@ class Effects:
         }
 
     def text(self, write: Write, versions: Mapping[str, int], stamp: int) -> str:
-        """Return the entry of a write.
-
-        Args:
-            write: The write.
-            versions: The versions that its groups get, at least.
-            stamp: The store's clock, microseconds.
-        """
+        """Return the entry of a write whose groups get these versions, at least."""
         groups: Any = write.groups
         if any(versions[group] != stamp for group in groups):
             groups = {group: versions[group] for group in groups}
@@ -91,8 +82,7 @@ class Effects:
             (call.field, call.operator, self._argument(call.field, call.operator, call.argument))
             for call in write.operators
         ]
-        sets = {name: self.value(name, value) for name, value in write.values.items()}
-        letter = _LETTERS[write.kind]
+        sets, letter = self.values(write.values), _LETTERS[write.kind]
         entry = (write.operation, letter, stamp, groups, sets, write.unset, operators)
         return orjson.dumps(entry).decode()
 
@@ -107,7 +97,7 @@ class Effects:
 
     def _argument(self, name: str, operator: Operator, argument: Any) -> Any:
         encode = self._arguments[name]
-        if encode is None or operator in _FLAGS:
+        if encode is None or operator in WITHOUT_ARGUMENT:
             return argument
         if self._fields[name].type is not FieldType.MAP:
             return encode(argument)

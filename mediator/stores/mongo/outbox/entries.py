@@ -52,15 +52,7 @@ VACANCY: Final[Document] = {_LAST_SLOT: {"$exists": False}}
 def entries(
     layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
 ) -> dict[str, list[Any]]:
-    """Return what a write appends to the lists of its record.
-
-    Args:
-        layout: The record's layout.
-        write: The write.
-        result: Its result.
-        values: The values that it returns, or None.
-        stamp: The store's clock, microseconds.
-    """
+    """Return what a write that returns these values appends to the lists of its record."""
     lists: dict[str, list[Any]] = {"_pending": [layout.effects.text(write, result.versions, stamp)]}
     if write.remember is not None:
         lists["_ops"] = [_remembered(layout, write, result, values, stamp)]

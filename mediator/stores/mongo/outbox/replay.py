@@ -19,7 +19,7 @@ import orjson
 
 from mediator.model.apply import Refused, apply_operator
 from mediator.model.change import Change, change_id, kind_of
-from mediator.model.operators import Operator, OperatorCall
+from mediator.model.operators import WITHOUT_ARGUMENT, Operator, OperatorCall
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType
 from mediator.stores.mongo.codec import moment, plain_text
@@ -44,7 +44,7 @@ class Acknowledgement:
     Attributes:
         entries: The entries that leave the outbox.
         base: What ``_base`` becomes; None: it goes.
-        settled: What ``_acknowledged`` becomes.
+        acknowledged: What ``_acknowledged`` becomes.
     """
 
     entries: Sequence[str]
@@ -171,7 +171,7 @@ def _decoder(field: Field) -> _Decode:
 
 def _argument(field: Field, operator: Operator, argument: Any) -> Any:
     item = _SCALARS.get(field.items or field.type, _same)
-    if operator in {Operator.POP, Operator.SHIFT, Operator.NOW}:
+    if operator in WITHOUT_ARGUMENT:
         return argument
     if field.type is not FieldType.MAP:
         return item(argument)

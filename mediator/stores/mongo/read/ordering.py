@@ -47,15 +47,7 @@ class Range:
 def ranges(
     layout: Layout, field: str, *, descending: bool, after: Position | None, saturates: bool
 ) -> Iterator[Range]:
-    """Yield the ranges that hold the records beyond `after`, in order.
-
-    Args:
-        layout: The layout of the class.
-        field: The field.
-        descending: Whether the order is reversed.
-        after: The last record seen.
-        saturates: Whether the server mistakes large doubles (see `SATURATION`).
-    """
+    """Yield the ranges that hold the records beyond `after`, in order; see `SATURATION`."""
     path = layout.paths[field]
     direction = -1 if descending else 1
     by_id = {"_id": direction}

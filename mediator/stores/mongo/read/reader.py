@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mediator.base.offload import is_large, offload
+from mediator.schema.types import projected
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live, layout_of
 from mediator.stores.mongo.outbox.entries import recalled
@@ -198,10 +199,7 @@ def trimmed(records: list[Record], fields: tuple[str, ...] | None) -> list[Recor
     """Return records with nothing but some fields; None: as they are."""
     if fields is None:
         return records
-    return [
-        replace(record, values={name: v for name, v in record.values.items() if name in fields})
-        for record in records
-    ]
+    return [replace(record, values=projected(record.values, fields)) for record in records]
 
 
 def _follows(value: Any, limit: float, descending: bool) -> bool:

@@ -44,14 +44,9 @@ async def span_after(
 async def spans(
     session: Session, layout: Layout, after: str | None = None
 ) -> AsyncIterator[Document]:
-    """Yield the conditions of the ranges in which a class is looked through: all of it, by the end.
+    """Yield the conditions of the ranges in which a class is looked through, beyond a stored id.
 
     One range, unless the server is the stand-in.
-
-    Args:
-        session: The session.
-        layout: The layout of the class.
-        after: The stored id beyond which the first range begins.
     """
     while session.is_stand_in:
         span, end = await span_after(session.collection(layout), after, _AT_ONCE)

@@ -31,8 +31,7 @@ from mediator.model.filters import (
 from mediator.schema.types import FieldType, Value
 from mediator.stores.mongo.codec import path_key
 from mediator.stores.mongo.layout import Document, Layout
-from mediator.stores.mongo.search.constants import Constants, Inexact
-from mediator.stores.mongo.search.patterns import containing, matching
+from mediator.stores.mongo.search.constants import Constants, Inexact, containing, matching
 
 __all__ = ["Conditions"]
 
@@ -72,12 +71,7 @@ class _FieldPath:
 
 
 class Conditions:
-    """Translates filters on one class.
-
-    Args:
-        layout: Where the fields are.
-        is_stand_in: Whether the server is mongo-java-server.
-    """
+    """Translates filters on one class."""
 
     def __init__(self, layout: Layout, *, is_stand_in: bool) -> None:
         self._layout = layout

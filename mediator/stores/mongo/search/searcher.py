@@ -1,34 +1,59 @@
-"""Runs searches: pages of the records that meet a condition."""
+"""Searches: what the server does of them (`pushdown`), and their pages.
+
+It does the conjuncts that have an exact condition, and one level of order.
+"""
 
 from __future__ import annotations
 
 from asyncio import get_running_loop
+from typing import Final
 
 from mediator.model.filters import (
     ID,
+    Between,
     Compare,
     Comparison,
     Filter,
     In,
+    Like,
+    Or,
+    Path,
+    all_of,
     conjuncts,
 )
+from mediator.model.patterns import tokens
 from mediator.model.query import OrderBy
 from mediator.schema.tree import MISSING
+from mediator.schema.types import SCALARS, FieldType
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.read.ordering import Position
 from mediator.stores.mongo.read.reader import Reader, Selection, trimmed
 from mediator.stores.mongo.search.conditions import Conditions
-from mediator.stores.mongo.search.pushdown import sort_level
-from mediator.stores.port import Record, SearchPage, SearchRequest, StoreRefused
+from mediator.stores.port import (
+    Access,
+    Fragment,
+    Pushdown,
+    Record,
+    SearchPage,
+    SearchRequest,
+    StoreRefused,
+)
+from mediator.stores.port.search import only_level
 
-__all__ = ["found"]
+__all__ = ["found", "pushdown"]
+
+_SORTED: Final = SCALARS - {FieldType.BINARY}
+"""Types of which all values are stored in one form, which the server sorts as we do."""
+
+_RANKS: Final = list(Access)
+_SEEKING: Final = frozenset(Comparison) - {Comparison.NE}
 
 
 async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> SearchPage:
     """Return a page of a search; raises `StoreRefused` if it is not one that was offered."""
     if find.limit < 1:
         return SearchPage([])
-    sort = sort_level(find.fragment, find.order)
+    sort = _sort_level(find.fragment, find.order)
     if sort is None:
         raise StoreRefused("the order is not one that was offered")
     among = _selection(find, is_stand_in)
@@ -85,3 +110,63 @@ async def _read(
         fields=None if find.fields is None else tuple({*find.fields, name}),
         among=among,
     )
+
+
+def pushdown(
+    fragment: Fragment,
+    filter_: Filter | None,
+    order: tuple[OrderBy, ...],
+    *,
+    is_stand_in: bool,
+) -> Pushdown:
+    """Say what the server would do of a search; see `port.Queryable`."""
+    conditions = Conditions(layout_of(fragment), is_stand_in=is_stand_in)
+    parts = conjuncts(filter_)
+    pushed = [part for part in parts if conditions.of(part) is not None]
+    residual = [part for part in parts if conditions.of(part) is None]
+    sort = _sort_level(fragment, order)
+    if pushed:
+        access = min((_access(fragment, part) for part in pushed), key=_RANKS.index)
+    elif residual or sort is None:
+        access = Access.CLIENT_SCAN
+    else:
+        access = Access.INDEX if _is_indexed(fragment, sort.path) else Access.SERVER_SCAN
+    return Pushdown(all_of(pushed), all_of(residual), access, sort is not None)
+
+
+def _sort_level(fragment: Fragment, order: tuple[OrderBy, ...]) -> OrderBy | None:
+    """Return the one level that an order comes to; None if it has several, or cannot be served.
+
+    Of two levels the server would take null and missing on the first for the same.
+    """
+    level = only_level(order)
+    if level is None or level.path == ID:
+        return level
+    name, *further = level.path
+    return None if further or fragment.fields[name].type not in _SORTED else level
+
+
+def _access(fragment: Fragment, part: Filter) -> Access:
+    """Say how the server may find what a condition holds for."""
+    match part:
+        case Or(parts) if parts:
+            return max((_access(fragment, each) for each in parts), key=_RANKS.index)
+        case Compare(Comparison.EQ, path) | In(path) if path == ID:
+            return Access.KEYS
+        case Compare(comparison, path) if comparison in _SEEKING:
+            indexed = _is_indexed(fragment, path)
+        case Between(path) | In(path):
+            indexed = _is_indexed(fragment, path)
+        case Like(path, pattern):
+            indexed = _is_indexed(fragment, path) and _begins_literally(pattern)
+        case _:
+            indexed = False
+    return Access.INDEX if indexed else Access.SERVER_SCAN
+
+
+def _begins_literally(pattern: str) -> bool:
+    return isinstance(next(iter(tokens(pattern)), None), str)
+
+
+def _is_indexed(fragment: Fragment, path: Path) -> bool:
+    return path == ID or (len(path) == 1 and fragment.fields[path[0]].index)

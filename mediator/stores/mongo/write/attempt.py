@@ -186,14 +186,8 @@ def _whole(
 ) -> Attempt:
     """Set a whole record.
 
-    Args:
-        layout: The record's layout.
-        write: The write.
-        stamp: The store's clock, microseconds.
-        creation_version: The creation_version to record; None: that of the record, which is there
-            or is inserted.
-        presence: The condition that the record is there, or not; empty: it may be either.
-        upsert: Whether it is inserted if there is no document.
+    Without `creation_version` the record keeps its own, or gets one when it is inserted. An empty
+    `presence` lets the record be there or not.
     """
     update = _bookkeeping(layout, write, stamp)
     update["$set"]["values"] = layout.encode_all(write.values)

@@ -40,13 +40,7 @@ class _Expected:
 
 
 class BulkWriter:
-    """Applies writes to different records together.
-
-    Args:
-        session: The session.
-        single: Applies what has to be resolved alone.
-        recent_writes: Notes the records that were written.
-    """
+    """Applies writes to different records together; `single` applies what has to go alone."""
 
     def __init__(self, session: Session, single: SingleWriter, recent_writes: RecentWrites) -> None:
         self._session = session

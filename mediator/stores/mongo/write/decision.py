@@ -53,15 +53,7 @@ Decision: TypeAlias = WriteResult | Insertion | Change
 def decide(
     layout: Layout, write: Write, document: Document | None, stamp: int, token: str
 ) -> Decision:
-    """Decide what a write does.
-
-    Args:
-        layout: The record's layout.
-        write: The write.
-        document: The whole document as it was read, or None.
-        stamp: The store's clock, microseconds.
-        token: The token of the write, or none.
-    """
+    """Decide what a write does to the whole document as it was read, or to nothing."""
     result = recall(layout, document, write)
     if result is None and is_fenced(document, token):
         return WriteResult(Status.FENCED)

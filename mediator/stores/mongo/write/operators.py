@@ -58,16 +58,7 @@ _EXACT_MEMBERS: Final = frozenset(
 
 
 def native(layout: Layout, call: OperatorCall, stamp: int) -> Native | None:
-    """Translate one operator.
-
-    Args:
-        layout: Where the record's fields are.
-        call: The operator.
-        stamp: The store's clock, microseconds.
-
-    Returns:
-        The native update, or None if there is none that is exact for this argument.
-    """
+    """Translate one operator; None if there is no native update that is exact for its argument."""
     field = layout.fragment.fields[call.field]
     path = layout.paths[call.field]
     if call.operator is Operator.NOW:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
+from mediator.base.clock import Clock
 from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
 from mediator.stores.mongo.outbox.entries import FULL
 from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.write.attempt import Attempt, attempt_of
 from mediator.stores.mongo.write.decision import Decision, decide
-from mediator.stores.mongo.write.stamps import Stamps
 from mediator.stores.port import StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
 
 __all__ = ["ENTIRE", "SingleWriter"]
@@ -36,21 +37,19 @@ ENTIRE: Final[Document] = BOOKKEEPING | {
 
 _ID: Final[Document] = {"_id": 1}
 
+_FOLLOWED_US: Final = 1_000_000
+"""How far ahead of our clock another may be and still be followed."""
+
 _UNFIT: Final = frozenset({2, 14, 28})
 """BadValue, TypeMismatch, PathNotViable: a modifier met a value that its guard let through."""
 
 
 class SingleWriter:
-    """Applies one write at a time.
+    """Applies one write at a time."""
 
-    Args:
-        session: The session.
-        stamps: The store's clock.
-    """
-
-    def __init__(self, session: Session, stamps: Stamps) -> None:
+    def __init__(self, session: Session, clock: Clock) -> None:
         self._session = session
-        self._stamps = stamps
+        self._stamps = _Stamps(clock)
 
     async def write(self, layout: Layout, write: Write, token: str) -> WriteResult:
         """Apply a write."""
@@ -109,3 +108,29 @@ class SingleWriter:
         if isinstance(decision, WriteResult):
             return decision
         return decision.result if await self._session.apply(layout, decision) else None
+
+
+class _Stamps:
+    """The store's clock, in microseconds, never twice the same.
+
+    It follows other processes whose clocks are slightly ahead: a write whose version is taken
+    already costs two more round trips.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+
+    def next(self) -> int:
+        """Return the time, later than every time returned before, unless the clock went back."""
+        now = int(self._clock.now() * 1_000_000)
+        ahead = now <= self._last < now + _FOLLOWED_US
+        self._last = self._last + 1 if ahead else now
+        return self._last
+
+    def seen(self, versions: Iterable[Any]) -> None:
+        """Follow versions that are ahead by less than a second."""
+        now = int(self._clock.now() * 1_000_000)
+        for version in versions:
+            if self._last < version < now + _FOLLOWED_US:
+                self._last = int(version)

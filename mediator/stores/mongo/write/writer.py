@@ -15,7 +15,6 @@ from mediator.stores.mongo.outbox.pending import RecentWrites
 from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.write.bulk import BulkWriter, Call
 from mediator.stores.mongo.write.single import SingleWriter
-from mediator.stores.mongo.write.stamps import Stamps
 from mediator.stores.port import Status, Write, WriteResult
 
 __all__ = ["Writer"]
@@ -26,18 +25,15 @@ _WORTH_A_BULK: Final = 6
 
 
 class Writer:
-    """Applies writes.
-
-    Writes of this process to one record are serialised: they would only fail each other's
-        conditions.
+    """Applies writes; those to one record in turn, as they would fail each other's conditions.
 
     Attributes:
-        unrelayed: The records that were written.
+        recent_writes: The records that were written.
     """
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self.recent_writes = RecentWrites()
-        self._single = SingleWriter(session, Stamps(clock))
+        self._single = SingleWriter(session, clock)
         self._bulk = BulkWriter(session, self._single, self.recent_writes)
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 

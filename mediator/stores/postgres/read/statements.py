@@ -11,9 +11,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value, Values
 from mediator.stores.port import Record
-from mediator.stores.postgres.layout import NamespaceTables, RecordTable, rank, sort_key
-from mediator.stores.postgres.sql import Statement, constant, number, parameter
-from mediator.stores.postgres.write.shape import encoded
+from mediator.stores.postgres.codec import encoded
+from mediator.stores.postgres.layout import RecordTable, rank, sort_key
+from mediator.stores.postgres.sql import Statement, number, parameter
 
 __all__ = [
     "MISSING_RANK",
@@ -26,7 +26,6 @@ __all__ = [
     "ordered_statement",
     "read_statement",
     "reader",
-    "recall_statement",
     "record_columns",
     "scan_statement",
 ]
@@ -103,20 +102,6 @@ def scan_statement(records: RecordTable, names: tuple[str, ...], *, after: bool)
 def count_statement(records: RecordTable) -> Statement:
     """Count records."""
     return Statement(sa.select(sa.func.count()).select_from(records.table).where(records.live))
-
-
-def recall_statement(records: RecordTable, namespace_tables: NamespaceTables) -> Statement:
-    """Find a remembered operation; `recalled` reads it."""
-    operations, fragment = namespace_tables.operations.c, records.fragment
-    names = ("fingerprint", "created", "creation_version", "versions", "values", "nulls")
-    return Statement(
-        sa.select(*(operations[name] for name in names)).where(
-            operations["operation"] == parameter("operation", sa.Text()),
-            operations["database"] == constant(fragment.database),
-            operations["class"] == constant(fragment.stored_as),
-            operations["object"] == parameter("id", sa.Text()),
-        )
-    )
 
 
 def keyset(records: RecordTable, name: str, after: tuple[Value | MissingType, str] | None) -> Any:

@@ -37,13 +37,7 @@ def named(constants: Sequence[Any]) -> dict[str, Any]:
 
 
 def condition(records: RecordTable, shape: FilterShape, first: int = 0) -> Expression:
-    """Return the condition of a shape, its parameters named as by `named`.
-
-    Args:
-        records: The table.
-        shape: The shape.
-        first: The position of its first constant.
-    """
+    """Return the condition of a shape, its parameters named as by `named`, from `first` on."""
     return _Builder(records, first).build(shape)
 
 

@@ -35,6 +35,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import text_error
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.stores.outboxes import PYTHON_TYPES
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.layout import INDEXED_CHARACTERS
 from mediator.stores.postgres.search.patterns import like_pattern, prefix_range
@@ -51,16 +52,6 @@ __all__ = [
 
 _ID_FIELD: Final = Field(ID[0], FieldType.STRING)
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
-_KINDS: Final[dict[FieldType, type]] = {
-    FieldType.STRING: str,
-    FieldType.REFERENCE: str,
-    FieldType.INTEGER: int,
-    FieldType.FLOAT: float,
-    FieldType.DECIMAL: Decimal,
-    FieldType.BOOLEAN: bool,
-    FieldType.TIMESTAMP: datetime,
-    FieldType.BINARY: bytes,
-}
 _JSON_KINDS: Final = frozenset({str, int, float, bool})
 _IN_MAPS: Final = _TEXTS | {FieldType.INTEGER, FieldType.FLOAT, FieldType.BOOLEAN}
 """Items of maps that are in jsonb what they are in Python; the others are texts there."""
@@ -204,7 +195,7 @@ def _contained(field: Field, value: Value) -> ShapedFilter:
 
 def _of(type_: FieldType, value: Value) -> Any:
     """Return a constant of a type, if it is one that PostgreSQL can hold."""
-    if type(value) is not _KINDS[type_]:
+    if type(value) is not PYTHON_TYPES[type_]:
         raise _Inexact
     if isinstance(value, str) and text_error(value) is not None:
         raise _Inexact
@@ -271,7 +262,7 @@ def _json(typed: FieldType | None, value: Value) -> Any:
     kind = type(value)
     if kind not in _JSON_KINDS:
         raise _Inexact
-    value = _of(next(t for t, k in _KINDS.items() if k is kind), value)
+    value = _of(next(t for t, k in PYTHON_TYPES.items() if k is kind), value)
     if isinstance(value, float) and value.is_integer() and INTEGER_MIN <= value <= INTEGER_MAX:
         return int(value)
     return value

@@ -1,4 +1,6 @@
-"""Runs searches: on sessions of their own, each bounded by the time it is given.
+"""Searches: what is done of them here (`pushdown`), and running them within their time.
+
+Done here are the conjuncts that have an exact condition, and the order by whole fields.
 
 Users decide on the shapes of searches, so their number is unbounded. On sessions of their own the
 statements of searches evict no statement of a read or write; and these sessions only read.
@@ -16,13 +18,15 @@ import asyncpg
 
 from mediator.base.identity_cache import IdentityCache
 from mediator.base.offload import offload
-from mediator.model.filters import Filter, Path
+from mediator.model.filters import ID, Filter, Path, all_of, conjuncts
 from mediator.model.query import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
-from mediator.schema.types import Value
+from mediator.schema.types import Value, projected
 from mediator.stores.port import (
+    Access,
     DocumentPage,
     Fragment,
+    Pushdown,
     Record,
     SearchPage,
     SearchRequest,
@@ -36,10 +40,14 @@ from mediator.stores.postgres.connection import Pool, PoolExhausted, connect_to_
 from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.read.statements import RecordReader, are_large
 from mediator.stores.postgres.search.aggregates import group_of, grouping_of
-from mediator.stores.postgres.search.conditions import named
-from mediator.stores.postgres.search.documents import DocumentReader, document_shape
-from mediator.stores.postgres.search.predicates import ShapedFilter, shaped_filter
-from mediator.stores.postgres.search.semi_joins import shape_of
+from mediator.stores.postgres.search.conditions import named, served
+from mediator.stores.postgres.search.joins import DocumentReader, document_shape, shape_of
+from mediator.stores.postgres.search.predicates import (
+    FilterShape,
+    Predicate,
+    ShapedFilter,
+    shaped_filter,
+)
 from mediator.stores.postgres.search.statement import (
     Level,
     SearchShape,
@@ -50,7 +58,7 @@ from mediator.stores.postgres.search.statement import (
 )
 from mediator.stores.postgres.statements import SEARCHES, Statements
 
-__all__ = ["Searcher"]
+__all__ = ["GRACE_S", "Searcher", "pushdown"]
 
 _R = TypeVar("_R")
 
@@ -60,7 +68,7 @@ _SMALL: Final = 8
 _NARROW: Final = 100
 """Columns of a page of documents up to which it is."""
 
-_GRACE_S: Final = 2.0
+GRACE_S: Final = 2.0
 """How long after its time a statement is given up: by then the server has failed."""
 
 _STEP_S: Final = 0.25
@@ -94,14 +102,14 @@ class Searcher:
 
     def __init__(self, config: SystemConfig, statements: Statements) -> None:
         self._config, self._statements = config, statements
-        self._pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
+        self.pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
         self._prepared = IdentityCache(self._prepare, SEARCHES)
         self._joined = IdentityCache(self._prepare_documents, SEARCHES)
         self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     async def close(self) -> None:
         """Release every connection."""
-        await self._pool.close()
+        await self.pool.close()
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records; see `Queryable`."""
@@ -216,7 +224,7 @@ class Searcher:
 
     async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
         limit_ms = round(1000 * _STEP_S * max(1, math.ceil(deadline_s / _STEP_S)))
-        given_up_s = deadline_s + _GRACE_S
+        given_up_s = deadline_s + GRACE_S
 
         async def run(connection: Any) -> list[Any]:
             if self._limits_ms.get(connection) != limit_ms:
@@ -225,7 +233,7 @@ class Searcher:
             return rows
 
         try:
-            return await self._pool.use(run, deadline_s)
+            return await self.pool.use(run, deadline_s)
         except (asyncpg.QueryCanceledError, PoolExhausted):
             raise self._too_costly() from None
         except FAILURES as error:
@@ -250,7 +258,41 @@ def _narrowed(found: list[Record], find: SearchRequest) -> list[Record]:
     wanted = find.fields
     if wanted is None or all(level.path[0] in wanted for level in find.order):
         return found
-    return [
-        replace(r, values={name: r.values[name] for name in wanted if name in r.values})
-        for r in found
-    ]
+    return [replace(record, values=projected(record.values, wanted)) for record in found]
+
+
+def pushdown(fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]) -> Pushdown:
+    """Split a filter into what is done here and what is not, and say how records are found."""
+    pushed: list[Filter] = []
+    residual: list[Filter] = []
+    shapes: list[FilterShape] = []
+    for part in conjuncts(filter_):
+        shaped = shaped_filter(fragment, part)
+        if shaped is None:
+            residual.append(part)
+        else:
+            pushed.append(part)
+            shapes.append(shaped.shape)
+    chosen = levels(fragment, order)
+    by_order = chosen is not None and _leads(fragment, chosen, whole=filter_ is None)
+    access = _access(fragment, shapes, by_order=by_order)
+    return Pushdown(all_of(pushed), all_of(residual), access, chosen is not None)
+
+
+def _access(fragment: Fragment, shapes: Iterable[FilterShape], *, by_order: bool) -> Access:
+    indexed = [shape for shape in shapes if served(fragment, shape)]
+    if any(_names_ids(shape) for shape in indexed):
+        return Access.KEYS
+    return Access.INDEX if indexed or by_order else Access.SERVER_SCAN
+
+
+def _names_ids(shape: FilterShape) -> bool:
+    return isinstance(shape, Predicate) and shape.field == ID[0] and shape.test in ("eq", "among")
+
+
+def _leads(fragment: Fragment, order: tuple[Level, ...], *, whole: bool) -> bool:
+    """Whether an index gives the order; that of ids helps only where all records are wanted."""
+    first, *rest = order
+    if not rest:
+        return whole
+    return rest == [Level(ID[0], first.descending)] and fragment.fields[first.field].index

@@ -27,9 +27,13 @@ from mediator.stores.postgres.read.statements import (
     record_columns,
 )
 from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
-from mediator.stores.postgres.search.documents import DocumentShape, documents_of
+from mediator.stores.postgres.search.joins import (
+    DocumentShape,
+    SemiJoinShape,
+    conditions_of,
+    documents_of,
+)
 from mediator.stores.postgres.search.predicates import FilterShape, field_at
-from mediator.stores.postgres.search.semi_joins import SemiJoinShape, conditions_of
 from mediator.stores.postgres.sql import Statement, number, parameter
 
 __all__ = [

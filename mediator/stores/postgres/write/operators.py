@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from mediator.model.operators import APPLICABLE, Operator
+from mediator.model.operators import WITHOUT_ARGUMENT, Operator
 from mediator.schema.limits import (
     DECIMAL_DIGITS,
     DECIMAL_MAX_EXPONENT,
@@ -24,18 +24,16 @@ from mediator.schema.limits import (
 )
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
-from mediator.stores.postgres.codec import Codec, argument_codec, field_codec
+from mediator.stores.postgres.codec import Codec, field_codec, item_codec
 from mediator.stores.postgres.sql import number
 
-__all__ = ["REMOVING", "Applied", "apply", "operator_codec", "reason", "supports"]
+__all__ = ["REMOVING", "Applied", "apply", "operator_codec", "reason"]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
 
 REMOVING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
 """Operators that leave null and missing as they are."""
 
-_WHOLE: Final = frozenset({Operator.PUT})
-_BARE: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
 _INTEGER_BITS: Final = {Operator.BIT_AND: "&", Operator.BIT_OR: "|", Operator.BIT_XOR: "#"}
 _GROWING: Final = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET, Operator.PUT})
 
@@ -53,11 +51,6 @@ class Applied:
     refused: Expression | None = None
 
 
-def supports(operator: Operator, type_: FieldType) -> bool:
-    """Whether the operator is exact on the type here: wherever it applies at all."""
-    return type_ in APPLICABLE[operator]
-
-
 def reason(operator: Operator) -> str:
     """Why the operator is refused, if it is (`OperatorFailure.reason`)."""
     return "overflow" if operator in _ARITHMETIC else "too_long"
@@ -65,11 +58,11 @@ def reason(operator: Operator) -> str:
 
 def operator_codec(field: Field, operator: Operator) -> Codec | None:
     """Return how the operator's argument travels; None if it has none to send."""
-    if operator in _BARE:
+    if operator in WITHOUT_ARGUMENT:
         return None
     if operator is Operator.REMOVE and field.type is FieldType.MAP:
         return Codec(sa.Text(collation="C"))
-    return argument_codec(field, whole=operator in _WHOLE)
+    return field_codec(field) if operator is Operator.PUT else item_codec(field)
 
 
 def apply(
@@ -91,7 +84,7 @@ def _arithmetic(type_: FieldType, operator: Operator, column: Expression, argume
     present = sa.func.coalesce(column, sa.literal_column("0"), type_=column.type)
     value = _ARITHMETIC[operator](present, argument)
     if type_ is FieldType.FLOAT:
-        # Adding zero takes the sign off a negative zero, which no store is asked to keep.
+        # Adding zero takes the sign off a negative zero, which no store has to keep.
         return Applied(value + sa.literal_column("0", sa.Double()))
     wide = _ARITHMETIC[operator](sa.cast(present, sa.Numeric()), sa.cast(argument, sa.Numeric()))
     beyond = _no_integer(wide) if type_ is FieldType.INTEGER else _no_decimal(wide)

@@ -1,14 +1,19 @@
-"""Prepared writes: a statement with its parameters, and the result that its row encodes."""
+"""Prepared writes: a statement with its parameters, and the result that its row encodes.
+
+Writes of one shape on one fragment share a statement: the shape is what it depends on, and has
+nothing of the values. Shapes are hashable, so that statements can be kept in a bounded cache.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from mediator.model.operators import OperatorFailure
+from mediator.model.operators import Operator, OperatorFailure
 from mediator.schema.types import Values
 from mediator.stores.port import (
+    Fragment,
     RememberedOperation,
     Status,
     StoreRefused,
@@ -16,18 +21,77 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
+from mediator.stores.postgres.codec import encoded
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.write.operators import operator_codec, reason
-from mediator.stores.postgres.write.shape import WriteShape, encoded
 
-__all__ = ["PreparedWrite", "recalled", "replay"]
+__all__ = ["PreparedWrite", "WriteShape", "check", "recalled", "replay", "shape_of"]
 
 _WAS_LIVE, _APPLIED, _REFUSAL, _CREATION_VERSION, _NULLS, _INTENT, _HEAD = range(7)
 """Columns of the returned row; `_HEAD` counts them."""
 
 _REMEMBERED: Final = 6
 """Columns of the remembered operation, in order."""
+
+
+class WriteShape(NamedTuple):
+    """What the statement of a write depends on."""
+
+    fragment: Fragment
+    kind: WriteKind
+    groups: tuple[str, ...]
+    values: tuple[str, ...]
+    unset: tuple[str, ...]
+    operators: tuple[tuple[str, Operator], ...]
+    expect: tuple[str, ...]
+    require_present: bool
+    creation_version: bool
+    remember: bool
+    returning: tuple[str, ...] | None
+    has_token: bool
+    has_intent: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether the write makes the record exactly what it says."""
+        return self.kind in (WriteKind.CREATE, WriteKind.REPLACE)
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """The fields that the write may change."""
+        if self.kind is not WriteKind.UPDATE:
+            return tuple(self.fragment.fields)
+        return (*self.values, *self.unset, *(name for name, _ in self.operators))
+
+
+def shape_of(call: Write, token: str) -> WriteShape:
+    """Return the shape of a write."""
+    fragment, whole = call.fragment, call.kind is not WriteKind.UPDATE
+    return WriteShape(
+        fragment,
+        call.kind,
+        tuple(fragment.groups) if whole else call.groups,
+        () if whole else tuple(call.values),
+        call.unset,
+        tuple([(operator.field, operator.operator) for operator in call.operators]),
+        tuple(call.expect),
+        call.require_present,
+        call.creation_version is not None,
+        call.remember is not None,
+        tuple(fragment.fields) if call.returning == () else call.returning,
+        bool(token),
+        bool(call.intent),
+    )
+
+
+def check(shape: WriteShape) -> None:
+    """Refuse unknown names: they would become part of a statement."""
+    fragment = shape.fragment
+    fields = {*shape.touched, *(shape.returning or ())}
+    groups = {*shape.groups, *shape.expect}
+    if fields - fragment.fields.keys() or groups - fragment.groups.keys():
+        raise StoreRefused(f"{fragment.system}: a write names a field or group that is not there")
 
 
 def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: Any) -> Values:

@@ -37,19 +37,20 @@ Why this is right under READ COMMITTED, when others write the same row:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 
-from mediator.stores.port import WriteKind
+from mediator.stores.port import Fragment, WriteKind
+from mediator.stores.postgres.codec import json_form
 from mediator.stores.postgres.layout import NULLS, NamespaceTables, RecordTable
-from mediator.stores.postgres.sql import Statement, constant, number, parameter
-from mediator.stores.postgres.write.entries import insert_changes, insert_operation
+from mediator.stores.postgres.sql import Statement, constant, json_object, number, parameter
 from mediator.stores.postgres.write.operators import REMOVING, apply, operator_codec
-from mediator.stores.postgres.write.shape import WriteShape
+from mediator.stores.postgres.write.prepared import WriteShape
 
-__all__ = ["lock_statement", "write_statement"]
+__all__ = ["lock_statement", "recall_statement", "write_statement"]
 
 
 def write_statement(
@@ -66,14 +67,25 @@ def lock_statement(records: RecordTable) -> Statement:
     return Statement(sa.select(sa.func.count(sa.func.pg_advisory_xact_lock(keys.c["key"]))))
 
 
-def _record_lock(records: RecordTable, id_: Any) -> Any:
-    """Lock a record against other writers until the transaction ends."""
-    return sa.func.pg_advisory_xact_lock(_lock_key(records, id_))
-
-
 def _lock_key(records: RecordTable, id_: Any) -> Any:
     table = sa.func.hashtextextended(constant(str(records.table.fullname)), number(0))
     return sa.func.hashtextextended(id_, table, type_=sa.BigInteger())
+
+
+def recall_statement(fragment: Fragment, namespace_tables: NamespaceTables) -> Statement:
+    """Find a remembered operation (parameters `operation`, `id`); `recalled` reads it."""
+    return Statement(_remembered(fragment, namespace_tables))
+
+
+def _remembered(fragment: Fragment, namespace_tables: NamespaceTables) -> sa.Select[Any]:
+    operations = namespace_tables.operations.c
+    names = ("fingerprint", "created", "creation_version", "versions", "values", "nulls")
+    return sa.select(*(operations[name] for name in names)).where(
+        operations["operation"] == parameter("operation", sa.Text()),
+        operations["database"] == constant(fragment.database),
+        operations["class"] == constant(fragment.stored_as),
+        operations["object"] == parameter("id", sa.Text()),
+    )
 
 
 class _WriteBuilder:
@@ -84,8 +96,11 @@ class _WriteBuilder:
     ) -> None:
         self.shape, self.records, self.namespace_tables = shape, records, namespace_tables
         self.id = parameter("id", sa.Text())
-        self.remembered = self._remembered_operation() if shape.remember else None
-        self.lock = sa.select(_record_lock(records, self.id).label("locked")).cte("lock")
+        self.remembered: sa.CTE | None = None
+        if shape.remember:
+            self.remembered = _remembered(shape.fragment, namespace_tables).cte("remembered")
+        lock = sa.func.pg_advisory_xact_lock(_lock_key(records, self.id))
+        self.lock = sa.select(lock.label("locked")).cte("lock")
         self.old = self._old()
         # A clock of its own where there may be no old row to carry it; read behind the lock as
         # well.
@@ -110,10 +125,69 @@ class _WriteBuilder:
         source = self.new.join(self.clock if self.shape.whole else self.old, sa.true())
         if self.shape.whole:
             source = source.outerjoin(self.old, sa.true())
-        entries = {"outbox": insert_changes(self, source)}
+        entries = {"outbox": self._changes(source)}
         if self.shape.remember:
-            entries["remember"] = insert_operation(self, source)
+            entries["remember"] = self._operation(source)
         return entries
+
+    def _changes(self, source: Any) -> Any:
+        """Insert one outbox row for each group written; the change id is `operation:group`."""
+        outbox = self.namespace_tables.outbox
+        rows = [_row(self._change(group)).select_from(source) for group in self.shape.groups]
+        names = [name for name in outbox.c.keys() if name not in ("xid", "seq")]  # noqa: SIM118 - a column collection iterates over columns
+        return insert(outbox).from_select(names, rows[0] if len(rows) == 1 else sa.union_all(*rows))
+
+    def _change(self, group: str) -> tuple[Any, ...]:
+        shape, old, new = self.shape, self.old.c, self.new.c
+        members = set(shape.fragment.groups[group])
+        touched = [name for name in shape.touched if name in members]
+        before, after = self._fields(old, touched), self._fields(new, touched)
+        before_nulls: Any = old["_nulls"]
+        after_nulls: Any = new["_nulls"]
+        if shape.whole:
+            before, before_nulls = (sa.case((self.was_live, x)) for x in (before, before_nulls))
+        if shape.kind is WriteKind.DELETE:
+            after, after_nulls = sa.cast(sa.null(), JSONB), sa.cast(sa.null(), NULLS)
+        operation = parameter("operation", sa.Text())
+        return (
+            operation.op("||", return_type=sa.Text())(constant(f":{group}")),
+            constant(shape.fragment.database_id),
+            constant(shape.fragment.class_name),
+            self.id,
+            constant(group),
+            new[self.records.versions[group].name],
+            constant(shape.kind.name.lower()),
+            before,
+            before_nulls,
+            after,
+            after_nulls,
+            self.at,
+        )
+
+    def _operation(self, source: Any) -> Any:
+        """Insert the operation with its result, so that a retry returns the same."""
+        shape, new = self.shape, self.new.c
+        versions = {group: new[v.name] for group, v in self.records.versions.items()}
+        latest = sa.func.greatest(*versions.values(), type_=sa.BigInteger())
+        columns = (
+            parameter("operation", sa.Text()),
+            constant(shape.fragment.database),
+            constant(shape.fragment.stored_as),
+            self.id,
+            parameter("fingerprint", sa.Text()),
+            sa.not_(self.was_live) if shape.whole else sa.false(),
+            latest if shape.kind is WriteKind.DELETE else new["_creation_version"],
+            json_object(versions.items()),
+            self._fields(new, shape.returning or ()),
+            new["_nulls"],
+            self.at,
+        )
+        table = self.namespace_tables.operations
+        return insert(table).from_select(list(table.c.keys()), _row(columns).select_from(source))
+
+    def _fields(self, row: Any, names: Iterable[str]) -> Any:
+        fields, columns = self.shape.fragment.fields, self.records.columns
+        return json_object((n, json_form(fields[n], row[columns[n].name])) for n in names)
 
     def _answer(self) -> list[Any]:
         old, new, shape = self.old.c, self.new.c, self.shape
@@ -136,19 +210,6 @@ class _WriteBuilder:
 
     def _versions(self) -> list[sa.Column[Any]]:
         return list(self.records.versions.values())
-
-    def _remembered_operation(self) -> sa.CTE:
-        operations = self.namespace_tables.operations.c
-        names = ("fingerprint", "created", "creation_version", "versions", "values", "nulls")
-        fragment = self.shape.fragment
-        return (
-            sa.select(*(operations[name] for name in names))
-            .where(operations["operation"] == parameter("operation", sa.Text()))
-            .where(operations["database"] == constant(fragment.database))
-            .where(operations["class"] == constant(fragment.stored_as))
-            .where(operations["object"] == self.id)
-            .cte("remembered")
-        )
 
     def _not_remembered(self) -> list[Any]:
         """Require that the operation is not remembered."""
@@ -307,3 +368,7 @@ class _WriteBuilder:
 
 def _given_nulls() -> Any:
     return parameter("nulls", NULLS)
+
+
+def _row(columns: Iterable[Any]) -> sa.Select[Any]:
+    return sa.select(*(column.label(f"o{i}") for i, column in enumerate(columns)))

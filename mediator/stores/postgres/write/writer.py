@@ -1,17 +1,30 @@
-"""Runs writes: one by one or in batches, retried where that is safe."""
+"""Runs writes: one by one or in batches of one shape, retried where that is safe.
+
+Float arithmetic is the one thing that the server may raise for: on overflow, which is a refusal,
+and on underflow, which is none (IEEE 754 gives zero or a subnormal). The two have one SQLSTATE, so
+the values are looked at: the result is computed here (`by_value`), and written on the condition
+that the record is still what was read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import asyncpg
 
 from mediator.base.offload import is_large, offload
-from mediator.model.apply import Refused
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.operators import Operator, OperatorCall
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
+    Fragment,
     Read,
+    ReadRecords,
     Record,
     Status,
     StoreUnavailable,
@@ -21,12 +34,12 @@ from mediator.stores.port import (
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.errors import NUMERIC_OVERFLOW, TRANSIENT
 from mediator.stores.postgres.statements import Statements
-from mediator.stores.postgres.write.batches import Batch, batches
-from mediator.stores.postgres.write.floats import by_value, has_float_arithmetic
-from mediator.stores.postgres.write.prepared import PreparedWrite, replay
-from mediator.stores.postgres.write.shape import shape_of
+from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, replay, shape_of
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "batches"]
+
+_TOGETHER: Final = 128
+"""Writes in one transaction: each holds a lock, of which a server has 6,400 as it comes."""
 
 _ATTEMPTS: Final = 32
 """Each lost attempt means that another write to the record got through."""
@@ -45,7 +58,7 @@ class Writer:
         system: str,
         statements: Statements,
         pool: Pool,
-        read: Callable[[Sequence[Read]], Awaitable[list[Record | None]]],
+        read: ReadRecords,
     ) -> None:
         self._system, self._statements, self._pool, self._read = system, statements, pool, read
 
@@ -73,7 +86,7 @@ class Writer:
                     raise
                 continue
             except NUMERIC_OVERFLOW:
-                if not has_float_arithmetic(call):
+                if not any(_raises(call.fragment, operator) for operator in call.operators):
                     raise
                 return await self._by_value(call, token)
             result = await self._check_replay(call, prepared.result(rows[0], call))
@@ -133,7 +146,7 @@ class Writer:
             if any(record.versions[group] != seen for group, seen in call.expect.items()):
                 return WriteResult(Status.CONFLICT, versions=record.versions)
             try:
-                exact = by_value(call, record)
+                exact = _by_value(call, record)
             except Refused as refused:
                 return WriteResult(Status.REFUSED, failure=refused.failure)
             result = await self._one(exact, token)
@@ -143,3 +156,62 @@ class Writer:
 
     def _contended(self) -> StoreUnavailable:
         return StoreUnavailable(f"{self._system}: too many writers on one record; nothing done")
+
+
+@dataclass(slots=True)
+class Batch:
+    """Writes of one shape, with their positions among all."""
+
+    shape: WriteShape
+    calls: list[tuple[int, Write]] = field(default_factory=list)
+
+    def chunks(self) -> list[list[tuple[int, Write]]]:
+        """Divide into transactions; a record's calls keep their order."""
+        return [self.calls[i : i + _TOGETHER] for i in range(0, len(self.calls), _TOGETHER)]
+
+
+def batches(calls: Sequence[Write], token: str = "") -> list[Batch]:
+    """Divide calls into batches which, run one after the other, keep the order of each record.
+
+    A call joins the last batch of its shape, unless a later batch holds a call on its record.
+    Writes that insert are at most one to a record in a batch: one that must be tried again, because
+    a concurrent insert was faster, must not be overtaken.
+    """
+    divided: list[Batch] = []
+    open_: dict[WriteShape, int] = {}
+    last: dict[Hashable, int] = {}
+    for position, call in enumerate(calls):
+        shape, key = shape_of(call, token), (call.fragment, call.id)
+        earliest = last.get(key, -1) + (1 if shape.whole else 0)
+        at = open_.get(shape, -1)
+        if at < max(earliest, 0):
+            at = open_[shape] = len(divided)
+            divided.append(Batch(shape))
+        divided[at].calls.append((position, call))
+        last[key] = at
+    return divided
+
+
+_NO_CLOCK = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _raises(fragment: Fragment, call: OperatorCall) -> bool:
+    arithmetic = call.operator in (Operator.INC, Operator.MUL)
+    return arithmetic and fragment.fields[call.field].type is FieldType.FLOAT
+
+
+def _by_value(call: Write, record: Record) -> Write:
+    """Return the write with its float arithmetic done, for exactly this state of the record.
+
+    Raises:
+        Refused: A result is no finite double.
+    """
+    fields, values = call.fragment.fields, dict[str, Value](call.values)
+    for operator in call.operators:
+        if _raises(call.fragment, operator):
+            present = record.values.get(operator.field, MISSING)
+            value = apply_operator(fields[operator.field], present, operator, _NO_CLOCK)
+            assert not isinstance(value, MissingType)
+            values[operator.field] = value
+    rest = tuple(o for o in call.operators if not _raises(call.fragment, o))
+    return replace(call, values=values, operators=rest, expect=record.versions)

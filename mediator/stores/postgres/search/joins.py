@@ -1,7 +1,8 @@
-"""Pages of documents: one row for each object, with all that is joined to it.
+"""Joins: of records that a condition depends on (semi-joins), and of records that are shown.
 
-A row has the id and the fields of the record, what else the order needs, and the names of nulls;
-then the same of each joined record. So most documents are made of their rows in one step.
+A page of documents has one row for each object. It has the id and the fields of the record, what
+else the order needs, and the names of nulls; then the same of each joined record. So most documents
+are made of their rows in one step.
 """
 
 from __future__ import annotations
@@ -11,20 +12,68 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
+from mediator.model.filters import Filter
 from mediator.schema.types import Values
-from mediator.stores.port import Fragment, Record, ShownJoin
+from mediator.stores.port import Fragment, Record, SemiJoin, ShownJoin
 from mediator.stores.postgres.layout import NULLS, RecordTable, TableOf
 from mediator.stores.postgres.search.conditions import condition
-from mediator.stores.postgres.search.predicates import FilterShape
-from mediator.stores.postgres.search.semi_joins import ShapeFilter
-from mediator.stores.postgres.sql import constant
+from mediator.stores.postgres.search.predicates import FilterShape, ShapedFilter
+from mediator.stores.postgres.sql import constant, number
 
-__all__ = ["DocumentReader", "DocumentShape", "document_shape", "documents_of"]
+__all__ = [
+    "DocumentReader",
+    "DocumentShape",
+    "SemiJoinShape",
+    "conditions_of",
+    "document_shape",
+    "documents_of",
+    "shape_of",
+]
 
 Document: TypeAlias = dict[str, Any]
+ShapeFilter: TypeAlias = Callable[[Fragment, Filter | None], ShapedFilter]
 
 _SEPARATOR: Final = ","
 """Separates the names of nulls; no field's name has it."""
+
+
+class SemiJoinShape(NamedTuple):
+    """The shape of a semi-join.
+
+    Attributes:
+        reference: The field that refers.
+        fragment: What it refers to.
+        shape: The shape of the condition there.
+        first: The position of the condition's first constant.
+        inner: What the record that is referred to must itself refer to.
+    """
+
+    reference: str
+    fragment: Fragment
+    shape: FilterShape
+    first: int
+    inner: tuple[SemiJoinShape, ...]
+
+
+def shape_of(semi_join: SemiJoin, shape_filter: ShapeFilter, constants: list[Any]) -> SemiJoinShape:
+    """Return the shape of a semi-join, and add its constants to those of the search so far."""
+    shaped, first = shape_filter(semi_join.fragment, semi_join.filter), len(constants)
+    constants += shaped.constants
+    inner = tuple(shape_of(each, shape_filter, constants) for each in semi_join.inner)
+    return SemiJoinShape(semi_join.reference, semi_join.fragment, shaped.shape, first, inner)
+
+
+def conditions_of(
+    outer: RecordTable, semi_joins: Sequence[SemiJoinShape], tables: TableOf, depth: int = 1
+) -> Iterator[sa.ColumnElement[bool]]:
+    """Yield the condition of each semi-join; `depth` is how many references lead there."""
+    for each in semi_joins:
+        inner = tables(each.fragment).aliased(f"_{depth}")
+        refers = inner.id == outer.columns[each.reference]
+        meets = condition(inner, each.shape, each.first)
+        further = conditions_of(inner, each.inner, tables, depth + 1)
+        there: sa.Select[Any] = sa.select(number(1)).where(refers, inner.live, meets, *further)
+        yield there.correlate(outer.table).exists()
 
 
 class JoinShape(NamedTuple):
@@ -69,15 +118,7 @@ def document_shape(
     shape_filter: ShapeFilter,
     constants: list[Any],
 ) -> DocumentShape:
-    """Return the shape of documents.
-
-    Args:
-        names: The fields that are shown.
-        order: The fields of the order.
-        joins: What is joined.
-        shape_filter: Returns the shape and the constants of a filter.
-        constants: Those of the whole search so far; those of the joins are added.
-    """
+    """Return the shape of documents, and add the constants of the joins to those of the search."""
     shapes = []
     for join in joins:
         shape, first = None, len(constants)
@@ -97,8 +138,8 @@ def documents_of(records: RecordTable, shape: DocumentShape, tables: TableOf) ->
     source: Any = records.table
     conditions: list[sa.ColumnElement[bool]] = []
     columns = [*_columns(records, (*shape.names, *shape.hidden))]
-    for number, join in enumerate(shape.joins):
-        inner = joined[join.alias] = tables(join.fragment).aliased(f"_j{number}")
+    for at, join in enumerate(shape.joins):
+        inner = joined[join.alias] = tables(join.fragment).aliased(f"_j{at}")
         refers = inner.id == joined[join.outer].columns[join.reference]
         source = source.outerjoin(inner.table, sa.and_(refers, inner.live))
         columns += _columns(inner, join.names)
@@ -117,14 +158,7 @@ def _columns(records: RecordTable, names: Sequence[str]) -> Iterator[sa.ColumnEl
 
 
 class DocumentReader:
-    """Reads the rows of documents.
-
-    Args:
-        records: The table.
-        shape: What rows hold.
-        order: The fields of the order.
-        tables: Finds the tables of what is joined.
-    """
+    """Reads the rows of documents; `order` are the fields of the order."""
 
     def __init__(
         self, records: RecordTable, shape: DocumentShape, order: Sequence[str], tables: TableOf

@@ -1,0 +1,36 @@
+"""A store on MongoDB with nothing else on it, and a class."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from mediator.stores.mongo import MongoStore
+from mediator.stores.port import (
+    Fragment,
+    SystemConfig,
+)
+from tests.conformance.mongo.outbox.relaying import FIELDS, GROUPS, NAMESPACE
+from tests.conformance.real_stores import mongo_apart
+
+
+@pytest.fixture(scope="module")
+async def store(mongodb_config: SystemConfig) -> AsyncIterator[MongoStore]:
+    config = replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0)
+    async with mongo_apart(config) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+async def fragment(store: MongoStore) -> Fragment:
+    made = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
+    await store.prepare(made)
+    return made
+
+
+@pytest.fixture
+def id_() -> str:
+    return f"é{uuid.uuid4().hex}"

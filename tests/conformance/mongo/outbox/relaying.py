@@ -1,0 +1,82 @@
+"""Relaying the changes that wait in records."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from mediator.model.change import Change
+from mediator.model.operators import Operator, OperatorCall
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.outbox.effect import json_encoder
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+
+NAMESPACE = "mongo_outbox"
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+FIELDS = {
+    "n": Field("n", FieldType.INTEGER),
+    "f": Field("f", FieldType.FLOAT),
+    "d": Field("d", FieldType.DECIMAL),
+    "t": Field("t", FieldType.TIMESTAMP),
+    "b": Field("b", FieldType.BINARY),
+    "o": Field("o", FieldType.BOOLEAN),
+    "doc": Field("doc", FieldType.DOCUMENT),
+    "l": Field("l", FieldType.LIST, items=FieldType.DECIMAL, max_length=3),
+    "u": Field("u", FieldType.SET, items=FieldType.TIMESTAMP, max_length=3),
+    "m": Field("m", FieldType.MAP, items=FieldType.BINARY),
+    "s": Field("s", FieldType.STRING, group="side"),
+}
+
+
+GROUPS = {"main": tuple(name for name in FIELDS if name != "s"), "side": ("s",)}
+
+
+def writing(fragment: Fragment, kind: WriteKind, id_: str, **what: Any) -> Write:
+    operation = what.pop("operation", uuid.uuid4().hex)
+    groups = what.pop("groups", ("main", "side"))
+    return Write(fragment, id_, kind, operation, groups, **what)
+
+
+def increment(fragment: Fragment, id_: str, **what: Any) -> Write:
+    call = OperatorCall("n", Operator.INC, 1)
+    what = {"groups": ("main",), "operators": (call,), **what}
+    return writing(fragment, WriteKind.UPDATE, id_, **what)
+
+
+async def one(store: MongoStore, write: Write) -> WriteResult:
+    (result,) = await store.write([write])
+    return result
+
+
+async def relayed(store: MongoStore, fragment: Fragment, *ids: str) -> list[Change]:
+    """Take everything that waits, and settle it."""
+    summary: list[Change] = []
+    while waiting := await store.pending(fragment, ids):
+        assert all(one.agrees for one in waiting)
+        summary += [change for one in waiting for change in one.changes]
+        await store.acknowledge(waiting)
+    return summary
+
+
+async def json_values(store: MongoStore, fragment: Fragment, id_: str) -> dict[str, Any] | None:
+    (record,) = await store.read([Read(fragment, id_)])
+    if record is None:
+        return None
+    encoders = {name: json_encoder(field) for name, field in FIELDS.items()}
+    return {
+        name: encode(value) if (encode := encoders[name]) and value is not None else value
+        for name, value in record.values.items()
+    }

@@ -1,0 +1,242 @@
+"""Changes of MongoDB have the values before and after, whatever was written."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mediator.model.change import Change
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall
+from mediator.schema.types import FieldType
+from mediator.stores.mongo import MongoStore
+from mediator.stores.port import (
+    Fragment,
+    PendingChanges,
+    Status,
+    WriteKind,
+)
+from tests.conformance.mongo.outbox.relaying import (
+    EPOCH,
+    FIELDS,
+    GROUPS,
+    increment,
+    json_values,
+    one,
+    relayed,
+    writing,
+)
+
+
+def test_the_port_is_offered(store: MongoStore) -> None:
+    assert isinstance(store, PendingChanges)
+
+
+# Before and after
+
+
+async def test_every_kind_tells_what_was_touched(
+    store: MongoStore, fragment: Fragment, id_: str
+) -> None:
+    moment = datetime(2024, 1, 2, tzinfo=UTC)
+    results = [
+        await one(store, writing(fragment, WriteKind.CREATE, id_, operation="a", values={"n": 1})),
+        await one(
+            store,
+            writing(
+                fragment,
+                WriteKind.UPDATE,
+                id_,
+                operation="b",
+                groups=("main",),
+                values={"t": moment},
+                unset=("n",),
+                operators=(OperatorCall("d", Operator.INC, Decimal("1.50")),),
+            ),
+        ),
+        await one(
+            store, writing(fragment, WriteKind.REPLACE, id_, operation="c", values={"s": "x"})
+        ),
+        await one(store, writing(fragment, WriteKind.DELETE, id_, operation="d")),
+        await one(store, writing(fragment, WriteKind.REPLACE, id_, operation="e")),
+    ]
+    changes = {change.id: change for change in await relayed(store, fragment, id_)}
+    summary = {id_: (c.kind, c.before, c.after) for id_, c in changes.items()}
+    timed = {"t": "2024-01-02T00:00:00Z", "d": "1.5"}
+    assert summary == {
+        "a:main": ("create", None, {"n": 1}),
+        "a:side": ("create", None, {}),
+        "b:main": ("update", {"n": 1}, timed),
+        "c:main": ("replace", timed, {}),
+        "c:side": ("replace", {}, {"s": "x"}),
+        "d:main": ("delete", {}, None),
+        "d:side": ("delete", {"s": "x"}, None),
+        "e:main": ("create", None, {}),
+        "e:side": ("create", None, {}),
+    }
+    for operation, result in zip("abcde", results, strict=True):
+        group = changes[f"{operation}:main"]
+        assert group.version == result.versions["main"]
+        assert group.time_us <= group.version
+        assert (group.database, group.class_name, group.object_id) == (
+            "d",
+            fragment.class_name,
+            id_,
+        )
+
+
+async def test_a_version_that_is_not_the_clock_is_told(
+    store: MongoStore, fragment: Fragment, id_: str
+) -> None:
+    late = replace(store.config)
+    await one(store, writing(fragment, WriteKind.REPLACE, id_))
+    early = MongoStore(late, EarlyClock())
+    await early.open()
+    result = await one(early, increment(fragment, id_))
+    await early.close()
+    changes = await relayed(store, fragment, id_)
+    assert changes[-1].version == result.versions["main"] == changes[0].version + 1
+    assert changes[-1].time_us < changes[0].time_us
+
+
+class EarlyClock:
+    """An hour slow."""
+
+    def now(self) -> float:
+        return datetime.now(UTC).timestamp() - 3600
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+# Any sequence of writes, relayed at any points
+
+
+_MOMENTS = st.integers(-(10**12), 10**12).map(lambda us: EPOCH + timedelta(microseconds=us))
+
+
+_DECIMALS = st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-9, max_value=9)
+
+
+_FLOATS = st.floats(allow_nan=False, allow_infinity=False, width=32).map(lambda x: x + 0.0)
+
+
+_INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
+
+
+_KEYS = st.sampled_from(["a", "a.b", "$inc", "%", "é\ue000"])
+
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "n": _INTEGERS,
+    "f": _FLOATS,
+    "d": _DECIMALS,
+    "t": _MOMENTS,
+    "b": st.binary(max_size=3),
+    "o": st.booleans(),
+    "doc": st.dictionaries(_KEYS, _INTEGERS | st.none() | st.lists(st.text(max_size=2))),
+    "l": st.lists(_DECIMALS, max_size=3),
+    "u": st.sets(_MOMENTS, max_size=3).map(sorted),
+    "m": st.dictionaries(_KEYS, st.binary(max_size=2), max_size=2),
+    "s": st.text(st.characters(codec="utf-8"), max_size=3),
+}
+
+
+_ARGUMENTS = {"l": _DECIMALS, "u": _MOMENTS}
+
+
+@st.composite
+def calls(draw: st.DrawFn, name: str) -> OperatorCall:
+    type_ = FIELDS[name].type
+    able = [o for o in Operator if type_ in APPLICABLE[o] and o not in {"set", "unset"}]
+    operator = draw(st.sampled_from(able))
+    if operator in {Operator.POP, Operator.SHIFT, Operator.NOW}:
+        return OperatorCall(name, operator, True)
+    if operator is Operator.REMOVE and type_ is FieldType.MAP:
+        return OperatorCall(name, operator, draw(_KEYS))
+    return OperatorCall(name, operator, draw(_ARGUMENTS.get(name, _VALUES[name])))
+
+
+_OPERABLE = ("n", "f", "d", "t", "l", "u", "m")
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(st.sampled_from([*WriteKind, WriteKind.UPDATE, WriteKind.UPDATE]))
+    names = draw(st.lists(st.sampled_from(sorted(FIELDS)), unique=True, max_size=4))
+    what: dict[str, Any] = {"kind": kind}
+    if kind is WriteKind.DELETE:
+        return what
+    uses = {name: draw(st.sampled_from(["value", "null", "unset", "call"])) for name in names}
+    update = kind is WriteKind.UPDATE
+    what["values"] = {
+        name: None if use == "null" else draw(_VALUES[name])
+        for name, use in uses.items()
+        if use in {"value", "null"} or not update
+    }
+    if update:
+        what["unset"] = tuple(name for name, use in uses.items() if use == "unset")
+        called = [name for name, use in uses.items() if use == "call"]
+        what["operators"] = tuple(draw(calls(name)) for name in called if name in _OPERABLE)
+        touched = {*what["values"], *what["unset"], *(c.field for c in what["operators"])}
+        groups = tuple(g for g, members in GROUPS.items() if touched & set(members))
+        what["groups"] = groups or ("main",)
+    return what
+
+
+def merged(state: dict[str, Any] | None, change: Change) -> dict[str, Any] | None:
+    """Apply a change to the values it was made to, and check that these are what it says."""
+    members = GROUPS[change.group]
+    here = None if state is None else {n: v for n, v in state.items() if n in members}
+    if change.kind == "update":
+        assert here is not None
+        assert change.before is not None
+        assert change.after is not None
+        touched = {*change.before, *change.after}
+        assert {n: v for n, v in here.items() if n in touched} == change.before
+        here = {n: v for n, v in here.items() if n not in touched} | dict(change.after)
+    else:
+        assert (here or None) == (change.before or None)
+        here = None if change.after is None else dict(change.after)
+    if here is None:
+        return None
+    return {n: v for n, v in (state or {}).items() if n not in members} | here
+
+
+def replayed(changes: Sequence[Change]) -> dict[str, Any] | None:
+    """Return what a consumer of the feed has in the end, who keeps each group by itself."""
+    groups: dict[str, dict[str, Any] | None] = dict.fromkeys(GROUPS)
+    versions: defaultdict[str, int] = defaultdict(int)
+    for change in changes:
+        groups[change.group] = merged(groups[change.group], change)
+        assert change.version > versions[change.group]
+        versions[change.group] = change.version
+    assert len({group is None for group in groups.values()}) == 1
+    if groups["main"] is None:
+        return None
+    return {name: value for group in groups.values() for name, value in (group or {}).items()}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batches=st.lists(st.lists(steps(), min_size=1, max_size=8), min_size=1, max_size=4))
+async def test_what_is_told_leads_to_what_is_there(
+    store: MongoStore, fragment: Fragment, batches: list[list[dict[str, Any]]]
+) -> None:
+    id_ = uuid.uuid4().hex
+    applied: list[str] = []
+    summary: list[Change] = []
+    for batch in batches:
+        writes = [writing(fragment, id_=id_, **step) for step in batch]
+        for write, result in zip(writes, await store.write(writes), strict=True):
+            if result.status is Status.APPLIED:
+                applied += [f"{write.operation}:{group}" for group in write.groups]
+        summary += await relayed(store, fragment, id_)
+        assert replayed(summary) == await json_values(store, fragment, id_)
+    assert [change.id for change in summary] == applied

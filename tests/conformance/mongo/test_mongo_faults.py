@@ -1,0 +1,294 @@
+"""Faults of connections to MongoDB, and how many round trips calls take."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote_plus, urlsplit
+
+import pytest
+
+from mediator.model.operators import Operator, OperatorCall
+from mediator.stores.mongo import MongoStore
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Status,
+    StoreRefused,
+    StoreTimeout,
+    StoreUnavailable,
+    SystemConfig,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+from tests.conformance.mongo.records import increment, one, opened, put, values, writing
+
+
+class Cable:
+    """A connection to the server, over TCP, that can be cut, and held."""
+
+    def __init__(self, server: str) -> None:
+        self._target = server
+        self._writers: list[asyncio.StreamWriter] = []
+        self.flows = asyncio.Event()
+        self.flows.set()
+
+    async def start(self) -> int:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await self._reach()
+        self._writers += [writer, there_writer]
+        await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        path = unquote_plus(self._target)
+        if path.startswith("/"):
+            return await asyncio.open_unix_connection(path)
+        host, _, port = self._target.rpartition(":")
+        return await asyncio.open_connection(host, int(port))
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                await self.flows.wait()
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    def cut(self) -> None:
+        self._server.close()
+        self.flows.set()
+        for writer in self._writers:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def wired(config: SystemConfig, deadline_s: float) -> AsyncIterator[tuple[MongoStore, Cable]]:
+    cable = Cable(urlsplit(config.url).netloc)
+    url = f"mongodb://127.0.0.1:{await cable.start()}/?directConnection=true"
+    try:
+        async with opened(replace(config, url=url, deadline_s=deadline_s)) as store:
+            yield store, cable
+    finally:
+        cable.cut()
+
+
+async def test_a_connection_cut_during_writes_loses_nothing_acknowledged(
+    config: SystemConfig, store: MongoStore, fragment: Fragment
+) -> None:
+    await put(store, fragment, n=0)
+    sent = acknowledged = 0
+    enough = asyncio.Event()
+
+    async def client(far: MongoStore) -> None:
+        nonlocal sent, acknowledged
+        while True:
+            sent += 1
+            await one(far, increment(fragment))
+            acknowledged += 1
+            if acknowledged == 40:
+                enough.set()
+
+    async with wired(config, 4.0) as (far, cable):
+        clients = [asyncio.create_task(client(far)) for _ in range(8)]
+        await enough.wait()
+        cable.cut()
+        ends = await asyncio.gather(*clients, return_exceptions=True)
+    assert {type(end) for end in ends} <= {StoreUnavailable, StoreTimeout}
+    stored = (await values(store, fragment))["n"]
+    assert acknowledged <= stored <= sent
+
+
+async def test_a_server_that_hangs_is_a_timeout(config: SystemConfig, fragment: Fragment) -> None:
+    async with wired(config, 0.5) as (far, cable):
+        cable.flows.clear()
+        with pytest.raises(StoreTimeout):
+            await put(far, fragment, n=1)
+
+
+async def test_a_url_that_is_none_is_refused(config: SystemConfig) -> None:
+    with pytest.raises(StoreRefused):
+        await MongoStore(replace(config, url="http://secret:word@nowhere")).open()
+
+
+async def test_nothing_listens(config: SystemConfig) -> None:
+    nowhere = replace(config, url="mongodb://secret:word@127.0.0.1:1", deadline_s=2.0)
+    with pytest.raises(StoreUnavailable) as raised:
+        await MongoStore(nowhere).open()
+    assert "word" not in str(raised.value)
+
+
+async def test_a_store_that_is_not_open_says_so(config: SystemConfig, fragment: Fragment) -> None:
+    closed = MongoStore(config)
+    with pytest.raises(StoreUnavailable):
+        await closed.read([Read(fragment, "x")])
+    await closed.close()
+
+
+def test_the_reach_of_doubles_is_finite() -> None:
+    assert math.isfinite(2.0**62 * 1e150)
+
+
+async def round_trips_of(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch, work: Awaitable[object]
+) -> list[str]:
+    """Return what a store sends for one piece of work: each round trip by its commands' names."""
+    lines = store.link.session.connections
+    sent = []
+    commands = lines.commands
+
+    async def counted(database: str, documents: Sequence[Any]) -> list[dict[str, Any]]:
+        sent.append(" ".join(next(iter(document)) for document in documents))
+        return await commands(database, documents)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lines, "commands", counted)
+        await work
+    return sent
+
+
+async def test_an_intent_is_one_command(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [(fragment, "x")]
+    assert await round_trips_of(store, monkeypatch, store.lock(keys, "m")) == ["findAndModify"]
+    met = await round_trips_of(store, monkeypatch, store.lock(keys, "other"))
+    assert met == ["findAndModify", "find"]
+    assert [standing.intent for standing in await store.record_states(keys)] == ["m"]
+    left = await round_trips_of(store, monkeypatch, store.unlock(keys, "m", joint=True))
+    assert left == ["update"]
+    assert [standing.intent for standing in await store.record_states(keys)] == [""]
+
+
+async def test_intents_on_many_documents_are_one_round_trip_if_all_are_there(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(store, fragment, "there")
+    keys = [(fragment, "there"), *[(fragment, f"x{n}") for n in range(3)]]
+    for intent, trips in (("m", 2), ("n", 1)):
+        sent = await round_trips_of(store, monkeypatch, store.lock(keys, intent))
+        assert sent == ["update find"] * trips
+        assert [standing.intent for standing in await store.record_states(keys)] == [intent] * 4
+        await store.unlock(keys, intent)
+
+
+async def test_each_of_many_documents_gets_one_of_many_intents(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    keys = [(fragment, f"x{n}") for n in range(8)]
+    for _, id_ in keys[::2]:
+        await put(store, fragment, id_)
+    for round_ in range(20):
+        intents = [f"{round_}.{n}" for n in range(6)]
+        summary = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
+        for key, seen in zip(keys, zip(*summary, strict=True), strict=True):
+            [intent] = {standing.intent for standing in seen}
+            assert intent in intents
+            await store.unlock([key], intent)
+        assert {standing.intent for standing in await store.record_states(keys)} == {""}
+
+
+@pytest.mark.parametrize("number", [1, 8])
+async def test_writes_under_intents_are_one_round_trip(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    ids = [f"x{n}" for n in range(number)]
+    for kind, what in (
+        (WriteKind.CREATE, {"values": {"n": 1}}),
+        (WriteKind.UPDATE, {"values": {"n": 2}, "unset": ("d",)}),
+        (WriteKind.UPDATE, {"operators": (OperatorCall("n", Operator.INC, 1),)}),
+        (WriteKind.REPLACE, {"values": {"n": 4}, "creation_version": 7}),
+        (WriteKind.DELETE, {}),
+        (WriteKind.REPLACE, {"values": {"n": 5}, "creation_version": 8}),
+    ):
+        await store.lock([(fragment, id_) for id_ in ids], "m")
+        calls = [writing(fragment, kind, id_, intent="m", **what) for id_ in ids]
+        sent = await round_trips_of(store, monkeypatch, store.write(calls))
+        assert sent == ["findAndModify" if number == 1 else "find update"]
+        stands = await store.record_states([(fragment, id_) for id_ in ids])
+        assert [standing.intent for standing in stands] == [""] * number
+
+
+def replacing_what_is_there(fragment: Fragment, id_: str, creation_version: int | None) -> Write:
+    return writing(
+        fragment,
+        WriteKind.REPLACE,
+        id_,
+        intent="m",
+        values={"n": 4},
+        creation_version=creation_version,
+        require_present=True,
+    )
+
+
+@pytest.mark.parametrize("creation_version", [None, 7])
+@pytest.mark.parametrize("number", [1, 8])
+async def test_replacing_what_is_there_under_intents_takes_no_look(
+    store: MongoStore,
+    fragment: Fragment,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    creation_version: int | None,
+) -> None:
+    keys = [(fragment, f"x{n}") for n in range(number)]
+    before = [await put(store, fragment, id_) for _, id_ in keys]
+    await store.lock(keys, "m")
+    calls = [replacing_what_is_there(fragment, id_, creation_version) for _, id_ in keys]
+    results: list[WriteResult] = []
+
+    async def written() -> None:
+        results.extend(await store.write(calls))
+
+    many = "find update" if creation_version is None else "update"
+    sent = await round_trips_of(store, monkeypatch, written())
+    assert sent == ["findAndModify" if number == 1 else many]
+    stands = await store.record_states(keys)
+    for result, standing, old in zip(results, stands, before, strict=True):
+        assert (result.status, result.created) == (Status.APPLIED, False)
+        assert (
+            result.creation_version
+            == standing.creation_version
+            == (creation_version or old.creation_version)
+        )
+        assert result.versions == standing.versions
+        assert result.versions.keys() == fragment.groups.keys()
+
+
+async def test_of_writes_under_intents_those_that_were_applied_are_told_from_the_others(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    ids = [f"x{n}" for n in range(8)]
+    for id_ in ids:
+        await put(store, fragment, id_)
+    await store.lock([(fragment, id_) for id_ in ids], "m")
+    calls = [replacing_what_is_there(fragment, id_, 7) for id_ in ids]
+    first = await store.write(calls[:3])
+    again = await store.write(calls)
+    assert [result.status for result in again] == [Status.LOCKED] * 3 + [Status.APPLIED] * 5
+    for id_, result in zip(ids, [*first, *again[3:]], strict=True):
+        [standing] = await store.record_states([(fragment, id_)])
+        assert (standing.intent, standing.versions) == ("", result.versions)
+
+
+async def test_writes_under_intents_that_are_too_large_for_one_command(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    ids = [f"x{n}" for n in range(8)]
+    await store.lock([(fragment, id_) for id_ in ids], "m")
+    large = {"s": "x" * 1_200_000}
+    calls = [writing(fragment, WriteKind.CREATE, i, intent="m", values=large) for i in ids]
+    assert {result.status for result in await store.write(calls)} == {Status.APPLIED}
+    assert {result.status for result in await store.write(calls)} == {Status.LOCKED}
+    for id_ in ids:
+        assert await values(store, fragment, id_) == large

@@ -1,0 +1,88 @@
+"""A class of a few thousand records, and searches in it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from mediator.model.filters import (
+    Compare,
+    Comparison,
+    Filter,
+)
+from mediator.model.query import Computation, Function, OrderBy, Position
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.port import (
+    Fragment,
+    Record,
+    SearchRequest,
+)
+from mediator.stores.postgres import PostgresStore
+from mediator.stores.postgres.search.predicates import shaped_filter
+from mediator.stores.postgres.search.statement import SearchShape, levels, ranks, values_named
+
+NAMESPACE = f"portolan_test_{uuid.uuid4().hex[:12]}"
+
+
+COUNT = {"n": Computation(Function.COUNT)}
+
+
+LONG = "x" * 600
+
+
+MANY = 4_000
+
+
+FIELDS = (
+    Field("n", FieldType.INTEGER, index=True),
+    Field("rare", FieldType.INTEGER, index=True),
+    Field("name", FieldType.STRING, index=True, max_length=100),
+    Field("text", FieldType.STRING, index=True),
+    Field("blob", FieldType.BINARY, index=True),
+    Field("plain", FieldType.INTEGER),
+    Field("amount", FieldType.DECIMAL),
+    Field("at", FieldType.TIMESTAMP),
+    Field("tags", FieldType.LIST, items=FieldType.STRING),
+    Field("doc", FieldType.DOCUMENT),
+    Field("prices", FieldType.MAP, items=FieldType.DECIMAL),
+)
+
+
+def eq(name: str, value: Any) -> Compare:
+    return Compare(Comparison.EQ, (name,), value)
+
+
+def ge(name: str, value: Any) -> Compare:
+    return Compare(Comparison.GE, (name,), value)
+
+
+def table_of(fragment: Fragment) -> str:
+    return f'"{NAMESPACE}"."{fragment.database}.{fragment.class_name}"'
+
+
+async def found(
+    store: PostgresStore, fragment: Fragment, filter_: Filter | None, **what: Any
+) -> list[Record]:
+    find = SearchRequest(fragment, filter_, what.pop("order", ()), what.pop("limit", 100), **what)
+    return list((await store.find(find)).records)
+
+
+async def plan_of(
+    store: PostgresStore,
+    admin: Any,
+    fragment: Fragment,
+    filter_: Filter | None,
+    order: tuple[OrderBy, ...] = (),
+    after: Position | None = None,
+) -> str:
+    """Let the server explain a search of ten records."""
+    asked, chosen = shaped_filter(fragment, filter_), levels(fragment, order)
+    assert asked is not None
+    assert chosen is not None
+    search = SearchShape(fragment, asked.shape, chosen, ranks(after), tuple(fragment.fields))
+    statement = store.statements.search(search)
+    constants = {f"p{i}": value for i, value in enumerate(asked.constants)}
+    given = constants | values_named(after, search) | {"limit": 10}
+    rows = await admin.fetch(f"EXPLAIN {statement.text}", *statement.arguments(given))
+    return "\n".join(line for (line,) in rows)

@@ -1,0 +1,213 @@
+"""What PostgreSQL does of a search, and by which index."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from mediator.model.filters import (
+    ID,
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Contains,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+)
+from mediator.model.query import OrderBy, Position
+from mediator.schema.tree import MISSING
+from mediator.stores.port import (
+    Access,
+    Aggregating,
+    Fragment,
+    Queryable,
+    StoreRefused,
+)
+from mediator.stores.postgres import PostgresStore
+from tests.conformance.postgres.search.searches import COUNT, LONG, eq, found, ge, plan_of
+
+
+def test_optional_protocols(store: PostgresStore) -> None:
+    assert isinstance(store, Queryable)
+    assert isinstance(store, Aggregating)
+
+
+# What is pushed
+
+
+EXACT: tuple[Filter, ...] = (
+    eq("n", 2**63 - 1),
+    eq("text", None),
+    eq("tags", None),
+    Compare(Comparison.NE, ("doc",), None),
+    Between(("amount",), Decimal(-1), Decimal("9" * 34)),
+    In(("at",), (datetime(9999, 12, 31, tzinfo=UTC), None)),
+    Like(("text",), r"50\%_%"),
+    Like(ID, "%"),
+    Contains(("tags",), "x"),
+    Contains(("text",), ""),
+    Exists(("prices", "k")),
+    Compare(Comparison.EQ, ("doc", "a", "b"), 1.5),
+    Compare(Comparison.LT, ("doc", "a.b"), "x"),
+    Contains(("doc", "a"), "x"),
+    Like(("doc", "a"), "x%"),
+    Not(Or((Not(ge("n", 1)), And((eq("name", "x"), Exists(("doc", "k"))))))),
+)
+
+
+INEXACT: tuple[Filter, ...] = (
+    eq("tags", ["x"]),
+    eq("doc", {"a": 1}),
+    Compare(Comparison.EQ, ("doc", "a"), [1]),
+    Compare(Comparison.EQ, ("doc", "a"), 2**63),
+    Compare(Comparison.LT, ("doc", "a"), True),
+    Compare(Comparison.GT, ("prices", "k"), Decimal(1)),
+    Like(("text",), "a\0b"),
+    Contains(("text",), "\ud800"),
+    eq("n", 1.0),
+    eq("n", 2**63),
+    Not(eq("tags", ["x"])),
+)
+
+
+@pytest.mark.parametrize("filter_", EXACT, ids=repr)
+def test_what_is_exact_is_pushed(store: PostgresStore, many: Fragment, filter_: Filter) -> None:
+    assert store.pushdown(many, filter_, ()).residual is None
+    assert store.aggregates(many, filter_, (("n",), ID), COUNT)
+
+
+@pytest.mark.parametrize("filter_", INEXACT, ids=repr)
+def test_what_is_not_exact_is_left(store: PostgresStore, many: Fragment, filter_: Filter) -> None:
+    assert store.pushdown(many, filter_, ()).pushed is None
+    assert not store.aggregates(many, filter_, (), COUNT)
+    split = store.pushdown(many, And((eq("n", 1), filter_)), ())
+    assert (split.pushed, split.residual) == (eq("n", 1), filter_)
+
+
+async def test_what_was_not_pushed_is_refused(store: PostgresStore, many: Fragment) -> None:
+    with pytest.raises(StoreRefused):
+        await found(store, many, INEXACT[0])
+    with pytest.raises(StoreRefused):
+        await found(store, many, None, order=(OrderBy(("doc", "a")),))
+    with pytest.raises(StoreRefused):
+        await found(store, many, None, fields=("absent",))
+
+
+@pytest.mark.parametrize(
+    ("filter_", "order", "access"),
+    [
+        (And((eq("plain", 1), In(ID, ("a", "b")))), (), Access.KEYS),
+        (Compare(Comparison.EQ, ID, "a"), (), Access.KEYS),
+        (And((eq("plain", 1), eq("n", 1))), (), Access.INDEX),
+        (Like(("name",), "name0%"), (), Access.INDEX),
+        (eq("rare", None), (), Access.INDEX),
+        (None, (), Access.INDEX),
+        (None, (OrderBy(ID, True),), Access.INDEX),
+        (eq("plain", 1), (OrderBy(("n",), True),), Access.INDEX),
+        (Like(("name",), "%0"), (), Access.SERVER_SCAN),
+        (Not(eq("n", 1)), (), Access.SERVER_SCAN),
+        (Or((eq("n", 1), eq("plain", 1))), (), Access.SERVER_SCAN),
+        (eq("plain", 1), (OrderBy(ID),), Access.SERVER_SCAN),
+        (None, (OrderBy(("plain",)),), Access.SERVER_SCAN),
+    ],
+)
+def test_access_is_told(
+    store: PostgresStore,
+    many: Fragment,
+    filter_: Filter | None,
+    order: tuple[OrderBy, ...],
+    access: Access,
+) -> None:
+    assert store.pushdown(many, filter_, order).access is access
+
+
+def test_orders_within_documents_are_left(store: PostgresStore, many: Fragment) -> None:
+    assert not store.pushdown(many, None, (OrderBy(("n",)), OrderBy(("doc", "a")))).ordered
+    assert store.pushdown(many, None, (OrderBy(("n",)), OrderBy(("plain",), True))).ordered
+
+
+# Indexes
+
+
+@pytest.mark.parametrize(
+    ("filter_", "index"),
+    [
+        (eq("n", 7), "d.many~n"),
+        (Between(("n",), 7, 9), "d.many~n"),
+        (And((Compare(Comparison.LT, ("n",), 9), ge("plain", 3))), "d.many~n"),
+        (In(("n",), (7, 8, 9)), "d.many~n"),
+        (eq("rare", 101), "d.many~rare"),
+        (eq("name", "name00007"), "d.many~name"),
+        (Like(("name",), "name0000%"), "d.many~name"),
+        (Like(("name",), "%0007"), None),
+        (eq("text", f"00007{LONG}"), "d.many~text~"),
+        (In(("text",), ("y", "z")), "d.many~text~"),
+        (Like(("text",), "0000%"), "d.many~text~"),
+        (ge("blob", b"\x00\x00\x0f\x9f"), "d.many~blob~"),
+        (Compare(Comparison.EQ, ID, "id00007"), "d.many_pkey"),
+        (In(ID, ("id00007", "id00009")), "d.many_pkey"),
+    ],
+)
+async def test_indexes_serve_filters(
+    store: PostgresStore, admin: Any, many: Fragment, filter_: Filter, index: str | None
+) -> None:
+    plan = await plan_of(store, admin, many, filter_, (OrderBy(("plain",)),))
+    if index is None:
+        assert "Index" not in plan
+    else:
+        assert f'"{index}"' in plan
+        assert "Seq Scan" not in plan
+
+
+UP, DOWN = (OrderBy(("n",)),), (OrderBy(("n",), True),)
+
+
+RARE = (OrderBy(("rare",)),)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "order", "after"),
+    [
+        (None, UP, None),
+        (None, DOWN, None),
+        (eq("plain", 3), DOWN, None),
+        (None, UP, Position((2000,), "id02000")),
+        (None, DOWN, Position((2000,), "id02000")),
+        (None, RARE, Position((MISSING,), "id02000")),
+        (None, RARE, Position((None,), "id02000")),
+        (None, (OrderBy(("rare",), True),), Position((None,), "id02000")),
+        (None, (OrderBy(("text",)),), Position((f"02000{LONG}",), "id02000")),
+        (None, (), Position((), "id02000")),
+        (None, (OrderBy(ID, True),), None),
+    ],
+)
+async def test_indexes_serve_orders(
+    store: PostgresStore,
+    admin: Any,
+    many: Fragment,
+    filter_: Filter | None,
+    order: tuple[OrderBy, ...],
+    after: Position | None,
+) -> None:
+    plan = await plan_of(store, admin, many, filter_, order, after)
+    assert "Seq Scan" not in plan
+    # Parts that were limited one by one may be put in order together.
+    assert "->  Sort " not in plan or plan.count("Limit  ") == 1 + plan.count("Index Scan"), plan
+    assert after is None or "Index Cond" in plan
+
+
+async def test_positions_among_nulls_are_sought(
+    store: PostgresStore, admin: Any, many: Fragment
+) -> None:
+    """The index leads to the id itself, not to the first of all nulls."""
+    plan = await plan_of(store, admin, many, None, RARE, Position((MISSING,), "id02000"))
+    conditions = [line for line in plan.splitlines() if "Index Cond" in line]
+    assert any("id" in line.split("IS NULL", 1)[-1] for line in conditions), plan

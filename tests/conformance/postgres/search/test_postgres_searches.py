@@ -1,0 +1,244 @@
+"""Searches in PostgreSQL: hostile constants, statements, deadlines, sums."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import uuid
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mediator.model.filters import (
+    ID,
+    And,
+    Compare,
+    Comparison,
+    Contains,
+    In,
+    Like,
+    Not,
+    Or,
+)
+from mediator.model.query import Computation, Function
+from mediator.stores.conformance.samples import HOSTILE_TEXTS
+from mediator.stores.port import (
+    Fragment,
+    StoreTimeout,
+    StoreTooCostly,
+    StoreUnavailable,
+    SystemConfig,
+    Write,
+    WriteKind,
+)
+from mediator.stores.postgres import PostgresStore
+from mediator.stores.postgres.search import searcher
+from mediator.stores.postgres.statements import SEARCHES
+from tests.conformance.postgres.search.searches import COUNT, FIELDS, NAMESPACE, eq, found, table_of
+from tests.faults.conditions import eventually
+
+# Constants of users
+
+
+async def test_hostile_constants_stay_constants(
+    store: PostgresStore, admin: Any, many: Fragment
+) -> None:
+    name = f"c{uuid.uuid4().hex[:12]}"
+    names = tuple(field.name for field in FIELDS)
+    fragment = replace(many, class_name=name, stored_as=name, groups={"main": names})
+    await store.prepare(fragment)
+    values: list[dict[str, Any]] = [
+        {"name": text, "tags": [text], "doc": {text: text}} for text in HOSTILE_TEXTS
+    ]
+    writes = [
+        Write(fragment, f"{i:02}", WriteKind.CREATE, uuid.uuid4().hex, ("main",), v)
+        for i, v in enumerate(values)
+    ]
+    await store.write(writes)
+    for i, text in enumerate(HOSTILE_TEXTS):
+        filter_ = And(
+            (
+                eq("name", text),
+                In(("name",), (text,)),
+                Contains(("tags",), text),
+                Compare(Comparison.EQ, ("doc", text), text),
+                Contains(("doc", text), text),
+                Not(eq("name", text + "'")),
+            )
+        )
+        assert [r.id for r in await found(store, fragment, filter_)] == [f"{i:02}"]
+    assert store.statements.search.cache_info().currsize < len(HOSTILE_TEXTS)
+    await store.drop(fragment)
+
+
+async def test_searches_cannot_write(store: PostgresStore, many: Fragment) -> None:
+    await found(store, many, eq("n", 1))
+    with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+        await store.searcher.pool.use(lambda c: c.execute(f"DELETE FROM {table_of(many)}"))
+
+
+# Statements
+
+
+async def test_statements_do_not_grow_with_what_users_ask(
+    store: PostgresStore, many: Fragment
+) -> None:
+    for i in range(20):
+        await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
+    before = store.statements.search.cache_info().currsize
+    for i in range(300):
+        await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
+    assert store.statements.search.cache_info().currsize == before
+    for i in range(SEARCHES + 30):
+        parts = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{i:b}"]
+        await found(store, many, And(tuple(parts)))
+    assert store.statements.search.cache_info().currsize == SEARCHES
+    prepared = "SELECT count(*) FROM pg_prepared_statements"
+    assert await store.searcher.pool.use(lambda c: c.fetchval(prepared)) <= 64
+
+
+# Deadlines
+
+
+async def test_searches_end_in_time(
+    store: PostgresStore, admin: Any, config: SystemConfig, many: Fragment
+) -> None:
+    locker = await asyncpg.connect(config.url)
+    try:
+        async with locker.transaction():
+            await locker.execute(f"LOCK TABLE {table_of(many)} IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(StoreTooCostly):
+                await found(store, many, eq("n", 1), deadline_s=0.1)
+            with pytest.raises(StoreTooCostly):
+                await store.aggregate(many, None, (), COUNT, limit=1, deadline_s=0.1)
+            waiting = "SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted"
+            assert await admin.fetchval(waiting, table_of(many)) == 0
+    finally:
+        await locker.close()
+    assert [r.id for r in await found(store, many, eq("n", 1), deadline_s=5.0)] == ["id00001"]
+
+
+async def test_the_server_stops_what_takes_too_long(
+    store: PostgresStore, admin: Any, many: Fragment
+) -> None:
+    cross = Like(("text",), "%" + "x%" * 300 + "y")
+    filter_ = Or(tuple(Like(("text",), cross.pattern + "z" * i) for i in range(40)))
+    with pytest.raises(StoreTooCostly):
+        await found(store, many, filter_, deadline_s=0.05)
+    running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1"
+    assert await admin.fetchval(running, f'%{NAMESPACE}"."d.many%LIKE%') == 0
+
+
+async def test_waiting_for_a_connection_counts(config: SystemConfig, many: Fragment) -> None:
+    store = PostgresStore(replace(config, pool_size=2))
+    await store.open()
+    taken, release = asyncio.Barrier(3), asyncio.Event()
+
+    async def hold(_: Any) -> None:
+        await taken.wait()
+        await release.wait()
+
+    holders = [asyncio.create_task(store.searcher.pool.use(hold)) for _ in range(2)]
+    await taken.wait()
+    with pytest.raises(StoreTooCostly):
+        await found(store, many, eq("n", 1), deadline_s=0.05)
+    release.set()
+    await asyncio.gather(*holders)
+    assert len(await found(store, many, eq("n", 1))) == 1
+    await store.close()
+
+
+async def test_a_server_that_falls_silent_is_given_up(
+    config: SystemConfig, many: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not end a statement in its time, either, is not waited for."""
+    store = PostgresStore(config)
+    await store.open()
+    pool = store.searcher.pool
+    assert len(await found(store, many, eq("n", 1), deadline_s=5.0)) == 1
+    monkeypatch.setattr(searcher, "GRACE_S", 0.1)
+    backend = await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()"))
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        # The session knows its limit already: only our own patience ends this.
+        with pytest.raises(StoreTimeout):
+            await found(store, many, eq("n", 1), deadline_s=4.9)
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    assert await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()")) != backend
+    await store.close()
+
+
+async def test_a_dead_server_is_unavailable(config: SystemConfig, many: Fragment) -> None:
+    store = PostgresStore(replace(config, url="postgresql://nobody:secret@127.0.0.1:1/x"))
+    with pytest.raises(StoreUnavailable) as raised:
+        await found(store, many, eq("n", 1))
+    assert "secret" not in str(raised.value)
+
+
+# Computing
+
+
+async def test_sums_are_exact_beyond_every_type(store: PostgresStore, many: Fragment) -> None:
+    name = f"c{uuid.uuid4().hex[:12]}"
+    fragment = replace(many, class_name=name, stored_as=name)
+    await store.prepare(fragment)
+    rows: list[dict[str, Any]] = [
+        {"n": 2**63 - 1, "amount": Decimal("9" * 34)},
+        {"n": 2**63 - 1, "amount": Decimal("1E-20")},
+        {"n": None},
+        {},
+    ]
+    await store.write(
+        [
+            Write(fragment, str(i), WriteKind.CREATE, uuid.uuid4().hex, ("main",), row)
+            for i, row in enumerate(rows)
+        ]
+    )
+    compute = {
+        "n": Computation(Function.SUM, ("n",)),
+        "mean": Computation(Function.AVG, ("n",)),
+        "amount": Computation(Function.SUM, ("amount",)),
+        "middle": Computation(Function.AVG, ("amount",)),
+    }
+    (group,) = await store.aggregate(fragment, None, (), compute, limit=1, deadline_s=5)
+    assert group == (
+        (),
+        {
+            "n": 2**64 - 2,
+            "mean": float(2**63 - 1),
+            "amount": Decimal("9" * 34 + ".00000000000000000001"),
+            "middle": Decimal("5E+33"),
+        },
+    )
+    assert not store.aggregates(fragment, None, (), {"m": Computation(Function.MIN, ("blob",))})
+    assert not store.aggregates(fragment, None, (("tags",),), COUNT)
+    assert not store.aggregates(fragment, None, (("doc", "a"),), COUNT)
+    assert not store.aggregates(fragment, None, (), {"s": Computation(Function.SUM, ("name",))})
+    await store.drop(fragment)
+
+
+async def test_a_statement_ends_with_the_search_that_was_given_up(
+    store: PostgresStore, admin: Any, many: Fragment
+) -> None:
+    """That its client has gone a server notices only once it answers."""
+
+    async def waiting() -> bool:
+        waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = $1::regclass AND NOT granted"
+        return bool(await admin.fetchval(waits, table_of(many)))
+
+    async def ended() -> bool:
+        return not await waiting()
+
+    async with admin.transaction():
+        await admin.execute(f"LOCK TABLE {table_of(many)} IN ACCESS EXCLUSIVE MODE")
+        search = asyncio.create_task(found(store, many, eq("n", 1), deadline_s=600.0))
+        await eventually(waiting)
+        search.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await search
+        await eventually(ended)

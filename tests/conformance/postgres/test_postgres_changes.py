@@ -1,0 +1,193 @@
+"""Changes, remembered operations and retention of PostgreSQL; what it reports of itself."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from unittest.mock import AsyncMock
+
+import asyncpg
+import pytest
+
+from mediator.model.operators import Operator, OperatorCall
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.port import (
+    RETENTION_S,
+    Fragment,
+    StoreError,
+    StoreRefused,
+    SystemConfig,
+    WriteKind,
+)
+from mediator.stores.postgres import PostgresStore
+from tests.conformance.postgres.records import NAMESPACE, fragment_of, get, one, outbox, put, write
+
+# The outbox and what is remembered
+
+
+async def test_changes_tell_before_and_after_exactly(store: PostgresStore, admin: Any) -> None:
+    fragment = fragment_of(
+        Field("d", FieldType.DECIMAL),
+        Field("t", FieldType.TIMESTAMP),
+        Field("l", FieldType.LIST, items=FieldType.DECIMAL),
+        Field("z", FieldType.STRING, group="side"),
+    )
+    await store.prepare(fragment)
+    precise = Decimal("1234567890123456789.012345678901234")
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    await put(store, fragment, "x", d=precise, t=moment, l=[precise], z=None)
+    call = write(fragment, "x", WriteKind.UPDATE, values={"d": None}, unset=("l",))
+    await one(store, call)
+    await one(store, write(fragment, "x", WriteKind.DELETE))
+    rows = [
+        {k: r[k] for k in ("kind", "group", "before", "before_nulls", "after", "after_nulls")}
+        for r in await outbox(admin, fragment)
+    ]
+    for row in rows:
+        row |= {k: row[k] and json.loads(row[k]) for k in ("before", "after")}
+    full = {"d": str(precise), "l": [str(precise)], "t": "2026-01-02T03:04:05.678901+00:00"}
+    main = [row for row in rows if row["group"] == "main"]
+    assert [row["kind"] for row in main] == ["replace", "update", "delete"]
+    assert (main[0]["before"], main[0]["after"]) == (None, full)
+    assert main[1]["before"] == {"d": full["d"], "l": full["l"]}
+    assert main[1]["after"] == {"d": None, "l": None}
+    assert "d" in main[1]["after_nulls"]
+    assert "l" not in main[1]["after_nulls"]
+    assert (main[2]["before"], main[2]["after"]) == ({**full, "d": None, "l": None}, None)
+    side = [row for row in rows if row["group"] == "side"]
+    assert [row["kind"] for row in side] == ["replace", "delete"]
+    await store.drop(fragment)
+
+
+async def test_a_replay_returns_every_type_exactly(store: PostgresStore) -> None:
+    values: dict[str, Any] = {
+        "a_string": "é'\"\\\x01",
+        "a_integer": 2**63 - 1,
+        "a_float": 5e-324,
+        "a_decimal": Decimal("9" * 34),
+        "a_boolean": False,
+        "a_timestamp": datetime.max.replace(tzinfo=UTC),
+        "a_binary": b"\x00\xff",
+        "a_document": {"deep": [1, {"x": None}]},
+        "a_reference": "r",
+    }
+    fields = [Field(name, FieldType(name[2:])) for name in values]
+    for type_ in (FieldType.LIST, FieldType.MAP):
+        for name, value in list(values.items())[:9]:
+            fields.append(Field(f"{type_}_{name}", type_, items=FieldType(name[2:])))
+            values[f"{type_}_{name}"] = [value] if type_ is FieldType.LIST else {"k": value}
+    fragment = fragment_of(*fields, Field("none", FieldType.STRING))
+    await store.prepare(fragment)
+    call = write(
+        fragment, "x", WriteKind.CREATE, values={**values, "none": None}, returning=(), remember="f"
+    )
+    first, again = await one(store, call), await one(store, call)
+    assert first.values == again.values == {**values, "none": None}
+    for name, value in first.values.items():
+        assert type(again.values[name]) is type(value)
+    assert await get(store, fragment, "x") == {**values, "none": None}
+    await store.drop(fragment)
+
+
+async def test_reaping_takes_what_is_past_its_retention(
+    config: SystemConfig, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(replace(config, namespace=f"{NAMESPACE}_reap"))
+    await store.open()
+    fragment = fragment_of(Field("n", FieldType.INTEGER))
+    await store.prepare(fragment)
+    for id_ in ("kept", "gone"):
+        await one(store, write(fragment, id_, WriteKind.CREATE, values={"n": 1}, remember="f"))
+    gone = await one(store, write(fragment, "gone", WriteKind.DELETE))
+    assert await store.reap(100) == 0
+    later_us = await store.time_us() + (RETENTION_S + 60) * 1_000_000
+    monkeypatch.setattr(store, "time_us", AsyncMock(return_value=later_us))
+    # Two remembered operations, one tombstone; two at most in the first round.
+    assert await store.reap(2) == 2
+    assert await store.reap(100) == 1
+    assert await store.reap(100) == 0
+    assert await get(store, fragment, "kept") == {"n": 1}
+    again = await one(store, write(fragment, "gone", WriteKind.CREATE, values={"n": 2}))
+    assert again.creation_version > gone.creation_version
+    await store.close()
+    await admin.execute(f'DROP SCHEMA "{NAMESPACE}_reap" CASCADE')
+
+
+# What is observed
+
+
+@pytest.mark.parametrize(("durability", "seconds"), [("full", 0.0), ("second", 0.6)])
+async def test_durability_is_observed_as_set(
+    config: SystemConfig, durability: Any, seconds: float
+) -> None:
+    store = PostgresStore(replace(config, durability=durability))
+    facts = await store.facts()
+    await store.close()
+    assert facts.server == "PostgreSQL"
+    assert int(facts.version.split(".")[0]) >= 14
+    delay_ms = float(facts.details["wal_writer_delay_ms"])
+    expected = 0.0 if durability == "full" else 3 * delay_ms / 1000
+    assert facts.durability_s == (expected if facts.details["fsync"] == "on" else None)
+    assert facts.replicas == 0
+
+
+async def test_a_user_that_may_not_make_the_namespace(config: SystemConfig, admin: Any) -> None:
+    role = f"portolan_{uuid.uuid4().hex[:8]}"
+    await admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'secret-word'")
+    database, port, host = await admin.fetchrow(
+        "SELECT current_database(), current_setting('port'),"
+        " split_part(current_setting('unix_socket_directories'), ',', 1)"
+    )
+    url = f"postgresql://{role}:secret-word@/{database}?host={host}&port={port}"
+    limited = PostgresStore(replace(config, url=url, namespace=f"{NAMESPACE}_none"))
+    with pytest.raises(StoreError) as summary:
+        await limited.open()
+    assert isinstance(summary.value, StoreRefused)
+    assert "secret-word" not in str(summary.value)
+    await limited.close()
+    await admin.execute(f"DROP ROLE {role}")
+
+
+async def test_now_is_the_servers_clock_to_the_microsecond(
+    store: PostgresStore, admin: Any
+) -> None:
+    fragment = fragment_of(Field("t", FieldType.TIMESTAMP))
+    await store.prepare(fragment)
+    await put(store, fragment, "x")
+    before = await admin.fetchval("SELECT clock_timestamp()")
+    now = OperatorCall("t", Operator.NOW, True)
+    result = await one(
+        store, write(fragment, "x", WriteKind.UPDATE, operators=(now,), returning=("t",))
+    )
+    after = await admin.fetchval("SELECT clock_timestamp()")
+    summary = result.values["t"]
+    assert isinstance(summary, datetime)
+    assert before <= summary <= after
+    assert summary.utcoffset() == timedelta(0)
+    await store.drop(fragment)
+
+
+@pytest.mark.parametrize("count", [1, 100])
+async def test_intents_are_set_in_one_round_trip(
+    store: PostgresStore, subject: Fragment, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    await store.write([write(subject, "r0", WriteKind.REPLACE)])
+    sent = []
+    for name in ("execute", "fetch", "fetchmany", "fetchrow"):
+        method = getattr(asyncpg.Connection, name)
+
+        async def counted(self: Any, *args: Any, method: Any = method) -> Any:
+            sent.append(args)
+            return await method(self, *args)
+
+        monkeypatch.setattr(asyncpg.Connection, name, counted)
+    found = await store.lock([(subject, f"r{n}") for n in range(count)], "m")
+    assert len(sent) == 1
+    assert [standing.intent for standing in found] == ["m"] * count
+    assert found[0].creation_version is not None
+    assert {standing.creation_version for standing in found[1:]} <= {None}

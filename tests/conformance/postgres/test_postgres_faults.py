@@ -1,0 +1,158 @@
+"""Faults: locks, cancelled calls, sessions that end, names that are none."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Status,
+    StoreRefused,
+    StoreTimeout,
+    StoreUnavailable,
+    SystemConfig,
+    WriteKind,
+)
+from mediator.stores.postgres import PostgresStore
+from tests.conformance.postgres.records import (
+    ADD,
+    NAMESPACE,
+    fragment_of,
+    get,
+    one,
+    put,
+    table_of,
+    write,
+)
+
+
+async def test_a_lock_is_waited_for_until_the_deadline(
+    config: SystemConfig, store: PostgresStore, subject: Fragment, admin: Any
+) -> None:
+    hasty = PostgresStore(replace(config, deadline_s=0.2, pool_size=2))
+    await hasty.ping()
+    await put(store, subject, "x", n=0)
+    async with admin.transaction():
+        await admin.execute(f"SELECT * FROM {table_of(subject)} FOR UPDATE")
+        calls = [write(subject, "x", WriteKind.UPDATE, operators=(ADD,)) for _ in range(5)]
+        summary = await asyncio.gather(*(one(hasty, c) for c in calls), return_exceptions=True)
+        await _given_up(admin)  # the server gives up as well, while the lock is still held
+    assert {type(error) for error in summary} == {StoreTimeout}
+    # The connections were given up, not leaked: as many calls as the pool has work again.
+    await asyncio.gather(*(hasty.read([Read(subject, "x")]) for _ in range(8)))
+    await hasty.close()
+    assert await get(store, subject, "x") == {"n": 0}
+
+
+async def test_a_cancelled_call_leaks_nothing(
+    config: SystemConfig, store: PostgresStore, subject: Fragment, admin: Any
+) -> None:
+    single = PostgresStore(replace(config, pool_size=1))
+    await put(store, subject, "x", n=0)
+    async with admin.transaction():
+        await admin.execute(f"SELECT * FROM {table_of(subject)} FOR UPDATE")
+        task = asyncio.create_task(
+            one(single, write(subject, "x", WriteKind.UPDATE, operators=(ADD,)))
+        )
+        await _blocked(admin)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await single.ping()
+    await single.close()
+
+
+async def _waiting(admin: Any) -> int | None:
+    """Process id of a session of ours that waits for a lock."""
+    pid: int | None = await admin.fetchval(
+        "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid)"
+        " WHERE NOT granted AND application_name = 'portolan' AND query LIKE $1",
+        f"%{NAMESPACE}%",
+    )
+    await admin.execute("SELECT pg_stat_clear_snapshot()")
+    return pid
+
+
+async def _blocked(admin: Any) -> int:
+    async with asyncio.timeout(10):
+        while (pid := await _waiting(admin)) is None:
+            pass
+    return pid
+
+
+async def _given_up(admin: Any) -> None:
+    """Wait until no statement on our tables is running any more."""
+    query = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE application_name = 'portolan' AND state = 'active' AND query LIKE $1"
+    )
+    async with asyncio.timeout(10):
+        while await admin.fetchval(query, f"%{NAMESPACE}%"):
+            await admin.execute("SELECT pg_stat_clear_snapshot()")
+
+
+async def test_a_terminated_session_is_told_and_replaced(
+    store: PostgresStore, subject: Fragment, admin: Any
+) -> None:
+    await put(store, subject, "x", n=0)
+    call = write(subject, "x", WriteKind.UPDATE, operators=(ADD,))
+    async with admin.transaction():
+        await admin.execute(f"SELECT * FROM {table_of(subject)} FOR UPDATE")
+        task = asyncio.create_task(one(store, call))
+        await admin.execute("SELECT pg_terminate_backend($1)", await _blocked(admin))
+        with pytest.raises(StoreUnavailable):
+            await task
+    assert await get(store, subject, "x") == {"n": 0}
+    assert (await one(store, call)).status is Status.APPLIED
+
+
+async def test_idle_sessions_that_were_terminated_are_not_used(
+    config: SystemConfig, admin: Any
+) -> None:
+    other = PostgresStore(config)
+    pid = await other.use(lambda c: c.fetchval("SELECT pg_backend_pid()"))
+    await admin.execute("SELECT pg_terminate_backend($1, 5000)", pid)
+    async with asyncio.timeout(5):
+        while not other.pool.idle[0].is_closed():
+            await admin.execute("SELECT 1")
+    await other.ping()
+    await other.close()
+
+
+async def test_a_class_that_was_never_prepared(store: PostgresStore) -> None:
+    fragment = fragment_of(Field("n", FieldType.INTEGER))
+    with pytest.raises(StoreRefused):
+        await get(store, fragment, "x")
+    with pytest.raises(StoreRefused):
+        await put(store, fragment, "x", n=1)
+
+
+async def test_names_that_the_fragment_lacks(store: PostgresStore, subject: Fragment) -> None:
+    bad = 'n" = 1; DROP TABLE x; --'
+    calls: list[dict[str, Any]] = [
+        {"values": {bad: 1}},
+        {"unset": (bad,)},
+        {"returning": (bad,)},
+        {"groups": (bad,)},
+        {"expect": {bad: 1}},
+    ]
+    for what in calls:
+        with pytest.raises(StoreRefused):
+            await one(store, write(subject, "x", WriteKind.UPDATE, **what))
+    for call in (
+        write(subject, "x", WriteKind.REPLACE, values={bad: 1}),
+        write(subject, "x", WriteKind.UPDATE, values={"n": 2**63}),
+        write(subject, "x\0", WriteKind.UPDATE, values={"n": 1}),
+        write(subject, "x", WriteKind.UPDATE, values={"s": "\ud800"}),
+    ):
+        with pytest.raises(StoreRefused):
+            await one(store, call)
+    with pytest.raises(StoreRefused):
+        await store.read([Read(subject, "x", (bad,))])

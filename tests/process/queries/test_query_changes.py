@@ -1,0 +1,169 @@
+"""Queries of objects that lack something, or change meanwhile, over HTTP and the real stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import OutcomeUnknown
+from mediator.model.operations import Delete
+from mediator.stores.port import StoreUnavailable
+from tests.process.caching.newspaper import assert_problem
+from tests.process.queries.querying import asking
+from tests.process.service import Service, field_on, unique
+
+Json = dict[str, Any]
+
+
+async def article(mediator: Service, *systems: str) -> str:
+    """A class of an integer and a text, on a system each."""
+    text, number = field_on(systems[0]), field_on(systems[1], "integer", index=True, group="n")
+    reference = field_on(systems[0], "reference", to="things")
+    fields = {"text": text, "number": number, "next": reference}
+    return await mediator.put_schema({"things": {"fields": fields}})
+
+
+async def test_a_query_that_was_read_is_read_anew_once_the_schema_changes(
+    mediator: Service,
+) -> None:
+    fields = {"text": field_on("postgres"), "number": field_on("postgres", "integer")}
+    database = await mediator.put_schema({"things": {"fields": fields}})
+    await mediator.create(database, "things", "a", text="x", number=2)
+    query = {"filter": {"gt": ["number", 1]}, "allow_scan": True}
+    async with asking(mediator, database) as client:
+        for _ in range(2):
+            found = await client.ask("things", query)
+            assert [item["id"] for item in found["items"]] == ["a"]
+        texts = {"text": fields["text"], "number": field_on("postgres")}
+        await mediator.mediator.control.delete_schema(database)
+        classes = {"classes": {"things": {"fields": texts}}}
+        await mediator.mediator.control.set_schema(database, classes)
+        assert_problem(await client.send("things", query), 400, "invalid", "/filter/gt/1")
+
+
+SPLITS = [("postgres", "redis"), ("redis", "mongo"), ("mongo", "postgres")]
+
+
+@pytest.mark.parametrize("systems", SPLITS, ids="+".join)
+async def test_null_missing_and_dangling(mediator: Service, systems: tuple[str, str]) -> None:
+    database = await article(mediator, *systems)
+    rows: Mapping[str, Json] = {
+        "a": {"text": "x", "number": 2, "next": "b"},
+        "b": {"text": None, "number": None},
+        "c": {"next": "nowhere"},
+        "d": {"text": "x", "number": 2**62 + 1, "next": None},
+        "e": {"number": -1, "next": "c"},
+    }
+    async with asking(mediator, database) as client:
+        await client.load("things", rows)
+
+        async def ids(query: Json) -> list[str]:
+            found = await client.all("things", {"limit": 2, "allow_scan": True, **query})
+            return [item["id"] for item in found]
+
+        assert await ids({"order": ["number"]}) == ["c", "b", "e", "a", "d"]
+        assert await ids({"order": [["number", "desc"]]}) == ["d", "a", "e", "b", "c"]
+        assert await ids({"order": ["text", ["number", "desc"]]}) == ["e", "c", "b", "d", "a"]
+        assert await ids({"filter": {"ne": ["number", 2]}}) == ["b", "c", "d", "e"]
+        assert await ids({"filter": {"not": {"exists": "number"}}}) == ["c"]
+        both = {"or": [{"eq": ["text", "x"]}, {"lt": ["number", 0]}]}
+        assert await ids({"filter": both}) == ["a", "d", "e"]
+        joined = {"limit": 10, "join": {"as": "that", "reference": "next", "fields": ["number"]}}
+        items = await client.all("things", joined)
+        assert [item["that"] for item in items] == [
+            {"id": "b", "number": None},
+            None,
+            None,
+            None,
+            {"id": "c"},
+        ]
+        aggregate = {"group": ["text"], "compute": {"n": {"count": "number"}}}
+        answer = await client.ask("things", {"aggregate": aggregate, "allow_scan": True})
+        assert answer["items"] == [{"n": 1}, {"text": None, "n": 0}, {"text": "x", "n": 2}]
+
+
+@pytest.mark.parametrize("systems", SPLITS[:2], ids="+".join)
+async def test_objects_from_before_a_group_was_placed_elsewhere(
+    mediator: Service, systems: tuple[str, str]
+) -> None:
+    first, second = systems
+    database = await mediator.put_schema({"things": {"fields": {"text": field_on(first)}}})
+    for id_ in ("old", "older"):
+        await mediator.create(database, "things", id_, text=id_)
+    number = field_on(second, "integer", index=True, group="n")
+    fields = {"text": field_on(first), "number": number}
+    await mediator.mediator.control.set_schema(
+        database, {"classes": {"things": {"fields": fields}}}
+    )
+    assert set(mediator.systems_of(database, "things")) == set(systems)
+    for value in (1, 2):
+        await mediator.create(database, "things", f"new{value}", text="t", number=value)
+    await mediator.create(database, "things", "none", text="t")
+    async with asking(mediator, database) as client:
+
+        async def ids(**query: Any) -> list[str]:
+            found = await client.all("things", {"limit": 2, "allow_scan": True, **query})
+            return [item["id"] for item in found]
+
+        assert await ids(order=[["number", "desc"]]) == ["new2", "new1", "older", "old", "none"]
+        assert await ids(order=["number"]) == ["none", "old", "older", "new1", "new2"]
+        assert await ids(fields=["number"]) == ["new1", "new2", "none", "old", "older"]
+        assert await ids(filter={"not": {"gt": ["number", 1]}}) == ["new1", "none", "old", "older"]
+        assert await ids(filter={"gt": ["number", 1]}, fields=["text"]) == ["new2"]
+        counted = await client.ask(
+            "things",
+            {
+                "aggregate": {"group": ["number"], "compute": {"n": {"count": "*"}}},
+                "allow_scan": True,
+            },
+        )
+        assert counted["items"] == [{"n": 3}, {"number": 1, "n": 1}, {"number": 2, "n": 1}]
+
+
+async def test_what_is_half_deleted_is_not_there(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await article(mediator, "postgres", "redis")
+    data = mediator.mediator.data
+    for id_ in ("gone", "here"):
+        await mediator.create(database, "things", id_, text="t", number=1)
+
+    async def away(*_: object) -> Any:
+        raise StoreUnavailable("connection refused")
+
+    stores = {name: mediator.mediator._systems.get(name).store for name in ("postgres", "redis")}
+    monkeypatch.setattr(stores["redis"], "write", away)
+    with pytest.raises(OutcomeUnknown):
+        await data.write(Delete(database, "things", "gone", unique()))
+    fragments = data.model.databases[database].classes["things"].fragments
+    left = {f.system: await stores[f.system].count(f) for f in fragments}
+    assert left == {"postgres": 1, "redis": 2}
+    async with asking(mediator, database) as client:
+        asked = {"filter": {"eq": ["number", 1]}}
+        assert [o["id"] for o in (await client.ask("things", asked))["items"]] == ["here"]
+
+
+async def test_queries_while_objects_change(mediator: Service) -> None:
+    """Every answer satisfies its filter as it is returned, whatever is written meanwhile."""
+    database = await article(mediator, "postgres", "redis")
+    async with asking(mediator, database) as client:
+        rows = {f"o{n}": {"text": "even", "number": 0} for n in range(20)}
+        await client.load("things", rows)
+        done = asyncio.Event()
+
+        async def change() -> None:
+            for turn in range(12):
+                text = "odd" if turn % 2 else "even"
+                rows_now = {id_: {"text": text, "number": turn % 2} for id_ in rows}
+                await client.load("things", rows_now)
+            done.set()
+
+        changing = asyncio.create_task(change())
+        asked = {"filter": {"and": [{"eq": ["text", "even"]}, {"eq": ["number", 0]}]}}
+        while not done.is_set():
+            for item in (await client.ask("things", asked))["items"]:
+                assert (item["text"], item["number"]) == ("even", 0)
+        await changing

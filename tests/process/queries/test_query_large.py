@@ -1,0 +1,40 @@
+"""The eleven queries on large data."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.harness.profiles import (
+    CLASSES,
+    QUERIED,
+    QUERIES,
+    generate,
+    placed,
+)
+from mediator.query.budget import Limits
+from tests.process.queries.querying import PLACEMENTS, asking, fill
+from tests.process.service import Service, field_on
+
+LARGE, LARGE_ON_THE_STAND_IN = 100_000, 10_000
+"""The stand-in for MongoDB needs minutes for what others do in seconds."""
+
+
+@pytest.mark.large
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("systems", [*PLACEMENTS[:4], PLACEMENTS[-1]], ids="+".join)
+async def test_the_eleven_queries_on_large_data(
+    mediator: Service, systems: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = LARGE_ON_THE_STAND_IN if "mongo" in systems else LARGE
+    many = generate(count, walls=count // 50)
+    monkeypatch.setattr(mediator.mediator.data, "_limits", Limits(rows=10_000_000, seconds=600))
+    queried = {name: CLASSES[name] for name in QUERIED}
+    database = await mediator.put_schema(placed(queried, systems, field_on))
+    for name in QUERIED:
+        await fill(mediator.mediator.data, database, name, many.objects[name])
+    async with asking(mediator, database) as client:
+        for query in QUERIES:
+            asked = {**query.body, "limit": 1_000, "allow_scan": True}
+            found = await client.all(query.class_name, asked)
+            assert found == query.answers(many), f"query {query.number}"
+    await mediator.mediator.control.delete_schema(database)
