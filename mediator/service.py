@@ -10,8 +10,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
-from mediator.access.tenancy import Tenancy
-from mediator.archive.service import Archive
+from mediator.archive.backup import Installation
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.observation import (
     ClockSkewMeasured,
@@ -23,33 +22,28 @@ from mediator.base.observation import (
 )
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.dropped_databases import DroppedDatabases
-from mediator.catalogue.events import CatalogueEvents
-from mediator.catalogue.presence import Presence
-from mediator.catalogue.proposals import CatalogueProposals
+from mediator.catalogue.evaluations import CatalogueEvents, CatalogueProposals
 from mediator.catalogue.registrations import CatalogueSystems
-from mediator.catalogue.replicas import CatalogueReplicas
-from mediator.catalogue.run_queue import RunQueue
+from mediator.catalogue.replicas import CatalogueReplicas, Presence
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
-from mediator.catalogue.workers import CatalogueWorkers
-from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.clearing import Clearing
 from mediator.control.evaluation import Hysteresis, PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.membership import Membership
-from mediator.control.plane import Control
-from mediator.control.port import ControlPlane, SystemRegistration
+from mediator.control.plane import ControlPlane
+from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
+from mediator.control.tenancy import Tenancy
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
-from mediator.coordination.leases import Leases
-from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
+from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
 from mediator.materialisation.context import ViewContext
@@ -104,7 +98,7 @@ class MediatorOptions:
         migrate: Whether the tables of the catalogue are upgraded at the start.
         energy: What the operator states of powers.
         decorate_control: Returns the control plane that everybody uses, around the one given; the
-            second argument is `Mediator.secret`.
+            second argument is `CatalogueSystems.secret`.
     """
 
     catalogue_url: str
@@ -124,174 +118,164 @@ class MediatorOptions:
 
 
 class Mediator:
-    """Both planes of one replica.
-
-    Args:
-        options: What to build.
-        factory: Creates a store of each kind.
-        observers: Called with every event.
-    """
+    """Both planes of one replica; `factory` creates the stores, `observers` get every event."""
 
     def __init__(
         self, options: MediatorOptions, factory: StoreFactory, observers: Sequence[Observer]
     ) -> None:
         self._options = options
         self._clock = options.clock
-        self._replica = uuid4().hex
+        self.replica = uuid4().hex
         self._metrics = MetricsRegistry(self._clock)
         own = [FilteredObserver(self._metrics.observe, MetricsRegistry.EVENTS)]
         if options.relaying != "elsewhere":  # else there is no relay here to wake
             own.append(FilteredObserver(self._on_event, {StoreCallFinished}))
         self._observe = broadcast(*own, *observers)
-        self._exchange = _exchange(options.coordination_url)
-        self._coordination = _coordination(options)
-        self._catalogue = Catalogue(options.catalogue_url, migrate=options.migrate)
-        self.runs = CatalogueRuns(self._catalogue)
-        self.queue = RunQueue(self._catalogue)
-        self.workers = CatalogueWorkers(self._catalogue)
-        self.tenancy = Tenancy(CatalogueTenants(self._catalogue), self._clock)
-        self._presence = Presence(self._catalogue, alone=options.alone)
-        self._registrations = CatalogueSystems(self._catalogue)
-        self._systems = Systems()
-        self._registry = self._register(factory)
-        events = CatalogueEvents(self._catalogue)
-        calls = StoreCalls(self._systems, options.guard, self._clock)
-        self._sweep = Sweep(self._systems, calls.write_guarded)
+        self._build_catalogue(factory)
+        self._build_shared()
+        self.calls = StoreCalls(self.systems, options.guard, self._clock)
+        events = CatalogueEvents(self.catalogue)
+        self._build_data_plane()
+        self._follow_changes(events)
+        self._build_control_plane(events)
+        self.scheduler = Scheduler(self._periodic_tasks())
+
+    def _build_catalogue(self, factory: StoreFactory) -> None:
+        """Build what keeps its state in the catalogue, and the systems that it lists."""
+        self.catalogue = Catalogue(self._options.catalogue_url, migrate=self._options.migrate)
+        self.runs = CatalogueRuns(self.catalogue)
+        self.queue = RunQueue(self.catalogue)
+        self.workers = CatalogueWorkers(self.catalogue)
+        self.tenancy = Tenancy(CatalogueTenants(self.catalogue), self._clock)
+        self._presence = Presence(self.catalogue, alone=self._options.alone)
+        self.registrations = CatalogueSystems(self.catalogue)
+        self.stored_schemas = CatalogueSchemas(self.catalogue)
+        self.systems = Systems()
+        self.registry = Registry(
+            self.systems, self.registrations, factory, self._metrics, self._observe, self._clock
+        )
+
+    def _build_shared(self) -> None:
+        """Build what replicas share in the coordination Redis, if there is one."""
+        url = self._options.coordination_url or None
+        self._exchange = MetricsExchange(url)
+        self.coordination = shared = Coordination(url, self._options.retention) if url else None
+        self._feed = shared.feed if shared else None
+        self.leases = shared.leases if shared else None
+
+    def _build_data_plane(self) -> None:
+        calls, limits = self.calls, self._options.query_limits
         self._watermarks = Watermarks(self._clock)
-        self.data = self._operate(calls)
+        self.data = Executor(
+            calls, self._watermarks, self._refresh, limits, self._clock, self._observe
+        )
+        self.sweep = Sweep(self.systems, calls.write_guarded)
         self.orphan_resolver = OrphanResolver(calls, self._model)
-        self.transactions = self._transact(calls)
-        self.views = self._materialise(calls, events)
-        self.changes = self._follow(calls)
-        follower = Follower(CatalogueSchemas(self._catalogue), self.data, calls)
-        replicas = CatalogueReplicas(self._catalogue)
-        self._membership = Membership(
-            replicas, self._replica, follower.in_force, calls, self._clock
-        )
-        self._clearing = Clearing(DroppedDatabases(self._catalogue), self._systems, self._feed())
-        self._schemas = self._place(follower)
-        self._advisor = Advisor(
-            self._registry.candidates, self._metrics.offered, self._clock, energy=options.energy
-        )
-        evaluation = self._evaluate(events)
-        self.control = options.decorate_control(self._govern(evaluation), self.secret)
-        self.archive = self._keep()
-        self.integrity = Integrity(self.data, self._feed(), self._clock)
-        self._scheduler = Scheduler(self._periodic_tasks(evaluation))
+        log = CatalogueTransactions(self.catalogue)
+        clock = EarliestTime(self.systems, self._clock)
+        self.transactions = Transactions(self.data, calls, log, clock, self._observe)
+        calls.intents, self.data.joint = self.transactions.resolver, self.transactions.joint
+        self.integrity = Integrity(self.data, self._feed, self._clock)
 
-    def _register(self, factory: StoreFactory) -> Registry:
-        return Registry(
-            self._systems, self._registrations, factory, self._metrics, self._observe, self._clock
-        )
-
-    def _operate(self, calls: StoreCalls) -> Executor:
-        limits = self._options.query_limits
-        return Executor(calls, self._watermarks, self._refresh, limits, self._clock, self._observe)
-
-    def _transact(self, calls: StoreCalls) -> Transactions:
-        log = CatalogueTransactions(self._catalogue)
-        clock = EarliestTime(self._systems, self._clock)
-        transactions = Transactions(self.data, calls, log, clock, self._observe)
-        calls.intents, self.data.joint = transactions.resolver, transactions.joint
-        return transactions
-
-    def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> ViewService:
-        context, shared = None, self._coordination
+    def _follow_changes(self, events: CatalogueEvents) -> None:
+        """Build what takes changes to the feed, and from there to views."""
+        calls, shared, followed, materialised = self.calls, self.coordination, None, None
         if shared is not None:
-            context = ViewContext(
+            writers = Writers(shared.writers, self.replica, self._clock)
+            calls.acknowledging = LeasedAcknowledging(writers, self._model)
+            followed = (shared.feed, shared.leases, writers)
+            materialised = ViewContext(
                 shared.feed,
                 shared.view_state,
                 shared.leases,
                 calls,
                 self._watermarks,
                 self._model,
-                self._replica,
+                self.replica,
                 self._clock,
             )
-        return ViewService(self._model, context, events, self._observe)
-
-    def _follow(self, calls: StoreCalls) -> ChangeService:
-        shared, followed = self._coordination, None
-        if shared is not None:
-            writers = Writers(shared.writers, self._replica, self._clock)
-            calls.acknowledging = LeasedAcknowledging(writers, self._model)
-            followed = (shared.feed, shared.leases, writers)
-        return ChangeService(
-            self._systems,
+        self.changes = ChangeService(
+            self.systems,
             self._model,
             self._refresh,
             followed,
-            self._replica,
+            self.replica,
             self._observe,
             self._clock,
         )
+        self.views = ViewService(self._model, materialised, events, self._observe)
 
-    def _place(self, follower: Follower) -> Schemas:
-        return Schemas(
-            CatalogueSchemas(self._catalogue),
-            self._registry,
-            self._systems,
+    def _build_control_plane(self, events: CatalogueEvents) -> None:
+        options, calls, stored = self._options, self.calls, self.stored_schemas
+        follower = Follower(stored, self.data, calls)
+        replicas = CatalogueReplicas(self.catalogue)
+        self.membership = Membership(replicas, self.replica, follower.in_force, calls, self._clock)
+        self.clearing = Clearing(stored, self.systems, self._feed)
+        self.schemas = Schemas(
+            stored,
+            self.registry,
+            self.systems,
             self.data,
             follower,
-            self._membership,
+            self.membership,
             self.views,
-            self._clearing,
+            self.clearing,
             self._observe,
         )
-
-    def _evaluate(self, events: CatalogueEvents) -> PlacementEvaluation:
-        hysteresis = Hysteresis(self._options.proposal_margin, self._options.proposal_dwell_s)
-        proposals = CatalogueProposals(self._catalogue)
-        return PlacementEvaluation(
-            self._registry, self.data, events, proposals, hysteresis, self._observe, self._clock
+        self._advisor = Advisor(
+            self.registry.candidates, self._metrics.offered, self._clock, energy=options.energy
         )
-
-    def _govern(self, evaluation: PlacementEvaluation) -> Control:
-        return Control(
-            self._catalogue,
-            self._registry,
-            self._systems,
-            self._schemas,
-            evaluation,
+        self.evaluation = PlacementEvaluation(
+            self.registry,
+            self.data,
+            events,
+            CatalogueProposals(self.catalogue),
+            Hysteresis(options.proposal_margin, options.proposal_dwell_s),
+            self._observe,
+            self._clock,
+        )
+        control = ControlPlane(
+            self.catalogue,
+            self.registry,
+            self.systems,
+            self.schemas,
+            self.evaluation,
             self._advisor,
             self.data,
         )
-
-    def _keep(self) -> Archive:
-        guard, feed = self._options.guard, self._feed()
-        return Archive(self._catalogue, self.data, self.control, feed, guard, self._clock)
-
-    def _feed(self) -> Feed | None:
-        return self._coordination.feed if self._coordination else None
+        self.control = options.decorate_control(control, self.registrations.secret)
+        self.installation = Installation(
+            self.catalogue, self.data, self.control, self._feed, options.guard, self._clock
+        )
 
     def _model(self) -> RoutingModel:
         return self.data.model
 
-    def _periodic_tasks(self, evaluation: PlacementEvaluation) -> list[PeriodicTask]:
+    def _periodic_tasks(self) -> list[PeriodicTask]:
         periodic_tasks = [
-            PeriodicTask("open systems", 2.0, self._registry.reconnect),
-            PeriodicTask("read clocks of systems", 1.0, self._read_clocks),
+            PeriodicTask("open systems", 2.0, self.registry.reconnect),
+            PeriodicTask("read clocks of systems", 1.0, self.read_clocks),
         ]
         if self._options.relaying == "only":
-            periodic_tasks.append(PeriodicTask("refresh routing model", 1.0, self._schemas.refresh))
+            periodic_tasks.append(PeriodicTask("refresh routing model", 1.0, self.schemas.refresh))
         if self._options.relaying != "elsewhere":
             periodic_tasks += [*self.changes.relaying_tasks(), *self.views.relaying_tasks()]
         if self._options.relaying != "only":
-            periodic_tasks += self._serving_tasks(evaluation)
+            periodic_tasks += self._serving_tasks()
         return periodic_tasks
 
-    def _serving_tasks(self, evaluation: PlacementEvaluation) -> list[PeriodicTask]:
-        evaluate = partial(evaluation.evaluate, EVALUATION_SHARE)
+    def _serving_tasks(self) -> list[PeriodicTask]:
+        evaluate = partial(self.evaluation.evaluate, EVALUATION_SHARE)
         return [
             PeriodicTask("renew presence", 2.0, self._presence.hold),
-            PeriodicTask("confirm routing model", 1.0, self._membership.renew),
-            PeriodicTask("recover transactions", 1.0, self._recover),
-            PeriodicTask("share metrics", 5.0, self._share_metrics),
+            PeriodicTask("confirm routing model", 1.0, self.membership.renew),
+            PeriodicTask("recover transactions", 1.0, self.transactions.resolver.recover),
+            PeriodicTask("share metrics", 5.0, self.share_metrics),
             PeriodicTask("sample utilisation", SAMPLED_EVERY_S, self._advisor.sample),
             PeriodicTask("evaluate placements", 5.0, evaluate),
             PeriodicTask("reap", 60.0, self._reap),
-            PeriodicTask("sweep expired objects", 5.0, self._sweep_expired),
-            PeriodicTask("clear dropped databases", 60.0, self._clearing.run),
+            PeriodicTask("sweep expired objects", 5.0, lambda: self.sweep.run(self.data.model)),
+            PeriodicTask("clear dropped databases", 60.0, self.clearing.run),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
         ]
@@ -303,9 +287,9 @@ class Mediator:
             CatalogueMismatch: The tables of the catalogue are not those of this code.
             Unavailable: The catalogue does not answer.
         """
-        await self._catalogue.open()
-        await self._registry.restore(self._options.systems)
-        await self._schemas.refresh()
+        await self.catalogue.open()
+        await self.registry.restore(self._options.systems)
+        await self.schemas.refresh()
 
     async def start(self) -> None:
         """Open everything, and start the periodic tasks.
@@ -318,81 +302,49 @@ class Mediator:
         await self.open()
         if self._options.relaying != "only":
             await self._presence.hold()
-            await self._membership.renew()
+            await self.membership.renew()
             await self.changes.register()
             await self.transactions.resolver.recover()
-        self._scheduler.start()
+        self.scheduler.start()
 
     async def stop(self) -> None:
         """Stop the periodic tasks and release every connection."""
-        await self._scheduler.stop()
+        await self.scheduler.stop()
         await self.transactions.resolver.close()
         await self.views.close()
         await self.changes.close()
-        if self._coordination is not None:
-            await self._coordination.close()
-        await self._membership.close()
+        if self.coordination is not None:
+            await self.coordination.close()
+        await self.membership.close()
         await self._presence.close()
-        await asyncio.gather(
-            self._registry.close(), self._catalogue.close(), self._exchange.close()
-        )
-
-    @property
-    def leases(self) -> Leases | None:
-        """The leases among replicas; None without a coordination Redis."""
-        return self._coordination.leases if self._coordination else None
-
-    async def reconfigure(self, systems: Sequence[SystemRegistration]) -> list[str]:
-        """Apply new settings of systems; see `Registry.reconfigure`."""
-        return await self._registry.reconfigure(systems)
-
-    async def secret(self, name: str, proposal: str) -> str:
-        """Return a secret that all replicas share."""
-        return await self._registrations.secret(name, proposal)
-
-    async def count_objects(self, database: str) -> int:
-        """Count the objects of a database; raises `Unavailable`."""
-        return await self._schemas.count(database)
+        await asyncio.gather(self.registry.close(), self.catalogue.close(), self._exchange.close())
 
     def _on_event(self, event: Observation) -> None:
         self.changes.on_event(event)
 
     async def _refresh(self) -> None:
-        await self._schemas.refresh()
+        await self.schemas.refresh()
 
-    async def _share_metrics(self) -> None:
+    async def share_metrics(self) -> None:
+        """Publish the metrics of this replica, and take over those of the others."""
         own = {**self._metrics.snapshot(), **self._advisor.shared()}
-        await self._exchange.publish(self._replica, own)
-        others = await self._exchange.others(self._replica)
+        await self._exchange.publish(self.replica, own)
+        others = await self._exchange.others(self.replica)
         self._metrics.merge(others)
         self._advisor.merge(others)
 
-    async def _recover(self) -> None:
-        await self.transactions.resolver.recover()
-
     async def _reap(self) -> None:
         await self.transactions.log.reap(REAPED_AT_ONCE)
-        for guarded in self._systems:
+        for guarded in self.systems:
             if isinstance(guarded.store, Reapable):
                 await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))
 
-    async def _read_clocks(self) -> None:
-        for guarded in tuple(self._systems):
+    async def read_clocks(self) -> None:
+        """Read the clocks of all systems, and of the coordination Redis."""
+        for guarded in tuple(self.systems):
             with suppress(StoreError):  # it is tried again; what was read last goes on meanwhile
                 await guarded.read_clock()
-        if self._coordination is not None:
+        if self.coordination is not None:
             with suppress(StoreError):
-                skew_s = await self._coordination.skew_s()
+                skew_s = await self.coordination.skew_s()
                 self._observe(ClockSkewMeasured("coordination", skew_s))
-
-    async def _sweep_expired(self) -> None:
-        await self._sweep.run(self.data.model)
-
-
-def _coordination(options: MediatorOptions) -> Coordination | None:
-    url = options.coordination_url
-    return Coordination(url, options.retention) if url else None
-
-
-def _exchange(url: str | None) -> MetricsExchange:
-    return RedisExchange(url) if url else NoExchange()

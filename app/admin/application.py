@@ -26,7 +26,7 @@ from app.http.browser import BrowserGuard
 from app.http.framework import answer_problems
 from app.http.reference import serve_reference
 from app.security.admin_port import AdminAuthoriser
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 
 __all__ = ["create_admin_app"]
 

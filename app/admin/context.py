@@ -11,7 +11,7 @@ from app.coherence.caches import Caches
 from app.http.message import Receive, Scope, Send
 from app.security.security import Security
 from app.telemetry.recent_events import RecentEvents
-from mediator.access.tenancy import Tenancy
+from mediator.control.tenancy import Tenancy
 from mediator.integrity.check import Integrity
 from mediator.materialisation.service import ViewService
 from mediator.staleness_probes.service import StalenessProbes

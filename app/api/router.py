@@ -39,7 +39,7 @@ from app.http.problems import (
     problem_of,
 )
 from app.security.data_port import RequestAuthoriser
-from mediator.access.authorisation import Restricted
+from mediator.access.authorisation import EVERYTHING
 from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope as Permission
 from mediator.base.errors import MediatorError
@@ -112,7 +112,7 @@ class DataApi:
             self._observe(RequestFinished(method, routed.route.template, status, seconds, kind[1]))
         finally:
             self._active[kind] -= 1
-            if self._authoriser is not None and isinstance(routed.access, Restricted):
+            if self._authoriser is not None and routed.access is not EVERYTHING:
                 self._authoriser.release(routed.access)
 
     async def _serve(self, routed: RoutedRequest, send: Send) -> int:
@@ -135,7 +135,7 @@ class DataApi:
 
     def _validity(self, routed: RoutedRequest) -> Validity | None:
         """Return what checks whether the credentials of a request are still valid."""
-        if self._authoriser is None or not isinstance(routed.access, Restricted):
+        if self._authoriser is None or routed.access is EVERYTHING:
             return None
         field = routed.request.headers.get(b"authorization")
         return partial(
@@ -164,7 +164,7 @@ class DataApi:
             routed.access.require(scope, routed.database)
         request.phases.end("route")
         response = await handler(routed)
-        if route.of_class and isinstance(routed.access, Restricted):
+        if route.of_class and routed.access is not EVERYTHING:
             visibility = routed.resource.schema.cache.visibility
             response.headers = confined(response.headers, visibility)
         return response
@@ -206,7 +206,7 @@ class DataApi:
 
     def _observe_limit(self, routed: RoutedRequest, error: Exception) -> None:
         """Report a request that went beyond a limit of its tenant."""
-        if isinstance(routed.access, Restricted):
+        if routed.access is not EVERYTHING:
             meter = routed.access.meter
             limit = meter.limit_of(error)
             if limit is not None:

@@ -24,9 +24,6 @@ from sketch.protocol.port import EndResult, Partition, ServerSketch, SketchUnava
 
 __all__ = ["CachedLeases"]
 
-_IDLE_S: Final = 2.0
-"""A lease that was not used for so long is released; sooner, where there are many."""
-
 _USABLE_S: Final = 6.0
 _USABLE_SHARE: Final = 0.2
 """A lease takes writes for so long, or this share of a write's lease, if that is less.
@@ -36,9 +33,6 @@ lost, nothing is cacheable for the length of a lease from then on, and this one 
 long as the sketch is there fences would do.) So the share is small, and the settings say how much
 is left for the systems. Longer ones would save little, as few writes call the sketch by now; and a
 reader of whom this replica does not hear waits for their end."""
-
-_OLD_SHARE: Final = 0.8
-"""A lease is released at this share of that time, as a round may be late."""
 
 _ROUND_S: Final = 0.25
 _BATCH: Final = 100
@@ -76,12 +70,21 @@ class _Lease:
 
 
 class CachedLeases:
-    """The write leases that this replica has cached."""
+    """The write leases that this replica has cached.
+
+    Attributes:
+        usable_s: For how long a lease takes writes.
+        idle_s: A lease that was not used for so long is released; sooner, where there are many.
+        old_share: A lease is released at this share of `usable_s`, as a round may be late.
+    """
+
+    idle_s = 2.0
+    old_share = 0.8
 
     def __init__(self, sketch: ServerSketch, clock: Clock) -> None:
         self._sketch = sketch
         self._clock = clock
-        self._usable_s = min(_USABLE_S, _USABLE_SHARE * sketch.limits.lease_s)
+        self.usable_s = min(_USABLE_S, _USABLE_SHARE * sketch.limits.lease_s)
         self._leases: dict[WriteToken, _Lease] = {}
         self._usable: dict[Partition, dict[str, _Lease]] = {}
         self._avoided: dict[tuple[Partition, str], float] = {}
@@ -95,7 +98,12 @@ class CachedLeases:
     async def stop(self) -> None:
         """Cache no more leases, and release those that stand."""
         self._started = False
-        await self._release_all(list(self._leases.values()))
+        await self.release_all()
+
+    @property
+    def tokens(self) -> Sequence[WriteToken]:
+        """The tokens of the writes whose leases are cached."""
+        return tuple(self._leases)
 
     def acquire(self, partition: Partition, key: str, route: object) -> WriteToken | None:
         """Return the token under which a key may be written; None: the sketch must be called.
@@ -106,7 +114,7 @@ class CachedLeases:
         if lease is None:
             return None
         now_s = self._clock.monotonic()
-        if lease.route is not route or now_s - lease.begun_s >= self._usable_s:
+        if lease.route is not route or now_s - lease.begun_s >= self.usable_s:
             self._close(lease)
             return None
         lease.writes += 1
@@ -120,10 +128,7 @@ class CachedLeases:
         now_s, known = self._clock.monotonic(), self._usable.setdefault(partition, {})
         if not self._started or len(self._leases) >= _MOST or key in known:
             return
-        if (
-            now_s < self._avoided.get((partition, key), now_s)
-            or now_s - requested_s >= self._usable_s
-        ):
+        if self.is_avoided(partition, key) or now_s - requested_s >= self.usable_s:
             return
         self._leases[token] = known[key] = _Lease(partition, key, token, route, requested_s, now_s)
 
@@ -174,6 +179,14 @@ class CachedLeases:
         if len(self._avoided) > _MOST_AVOIDED:
             del self._avoided[next(iter(self._avoided))]
 
+    def is_avoided(self, partition: Partition, key: str) -> bool:
+        """Whether no lease of a key is cached for now."""
+        return self._clock.monotonic() < self._avoided.get((partition, key), 0.0)
+
+    async def release_all(self) -> None:
+        """Release all leases; those in use end with their writes."""
+        await self._release_all(list(self._leases.values()))
+
     async def release_due(self) -> None:
         """Release leases that were not used for a while, or are old.
 
@@ -190,11 +203,11 @@ class CachedLeases:
 
     def _idle_s(self) -> float:
         """Return how long an idle lease may stay: keys written once must not fill the cache."""
-        return _IDLE_S * min(1.0, 2 * (1 - len(self._leases) / _MOST))
+        return self.idle_s * min(1.0, 2 * (1 - len(self._leases) / _MOST))
 
     def _is_due(self, lease: _Lease, now_s: float, idle_s: float) -> bool:
         idle = not lease.writes and now_s - lease.used_s >= idle_s
-        return idle or now_s - lease.begun_s >= _OLD_SHARE * self._usable_s
+        return idle or now_s - lease.begun_s >= self.old_share * self.usable_s
 
     def _close(self, lease: _Lease) -> None:
         """Take no further writes under a lease."""

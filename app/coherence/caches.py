@@ -29,8 +29,8 @@ from mediator.base.clock import Clock, SystemClock
 from mediator.base.concurrency import end
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
-from mediator.control.port import ControlPlane
-from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
+from mediator.control.plane import ControlPlane
+from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
@@ -174,20 +174,20 @@ class Caches:
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
         self.estimator = estimator
-        exchange = exchange or NoExchange()
+        exchange = exchange or MetricsExchange()
         self.updates = EstimatorUpdates(estimator, sketch, exchange, self._routing, clock)
         queries = QueryRegistry(sketch, self._routing)
         layouts = Layouts(sketch, self._routing, queries)
-        self._leases = CachedLeases(sketch, clock)
+        self.leases = CachedLeases(sketch, clock)
         first = self._purge_first if self._purging and settings.purge_first else None
         wake = self._purging.wake if self._purging else None
         self.guard = SketchGuard(
-            sketch, estimator, queries, layouts, events.results, first, clock, wake, self._leases
+            sketch, estimator, queries, layouts, events.results, first, clock, wake, self.leases
         )
-        self._clock_watch = ClockWatch(sketch, self.guard.invalidate_class, self._partitions, clock)
-        time_us = self._clock_watch.earliest_us
+        self.clock_watch = ClockWatch(sketch, self.guard.invalidate_class, self._partitions, clock)
+        time_us = self.clock_watch.earliest_us
         self.reads = CachedReads(
-            sketch, layouts, self._leases, estimator, answer_s, clock, events.granted, time_us
+            sketch, layouts, self.leases, estimator, answer_s, clock, events.granted, time_us
         )
         self._scheduler = Scheduler([])
         self._merging: asyncio.Task[None] | None = None
@@ -210,8 +210,8 @@ class Caches:
         recovery = Recovery(self.sketch, self.guard, orphan_resolver, model)
         periodic_tasks = [
             PeriodicTask("looking after orphaned writes", 1.0, recovery.run),
-            PeriodicTask("watching the sketch's clock", LOOKED_EVERY_S, self._clock_watch.look),
-            self._leases.start(),
+            PeriodicTask("watching the sketch's clock", LOOKED_EVERY_S, self.clock_watch.look),
+            self.leases.start(),
         ]
         if self._events.measured is not None:
             measure = partial(self._measure, self._events.measured)
@@ -219,7 +219,7 @@ class Caches:
         self._scheduler = Scheduler([*periodic_tasks, *self.updates.periodic_tasks()])
         self._scheduler.start()
         self._merging = asyncio.create_task(self.updates.merge())
-        self._listening = asyncio.create_task(self._leases.listen())
+        self._listening = asyncio.create_task(self.leases.listen())
         if self._purging is not None:
             self._purger = asyncio.create_task(self._purging.run())
 
@@ -228,7 +228,7 @@ class Caches:
 
         No write lease is cached from then on.
         """
-        await self._leases.stop()
+        await self.leases.stop()
         await self._scheduler.stop()
         if self._listening is not None:
             await end([self._listening])
@@ -308,7 +308,7 @@ def make_caches(
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
     if settings.sketch == "memory":
         sketch: Sketch = MemorySketch(limits, shape)
-        exchange: MetricsExchange = NoExchange()
+        exchange = MetricsExchange()
     elif url is None:
         raise MissingSetting(
             "There is no Redis for the sketch: set PORTOLAN_SKETCH_URL or"
@@ -316,7 +316,7 @@ def make_caches(
         )
     else:
         sketch = RedisSketch(url, limits, shape)
-        exchange = RedisExchange(url, EXCHANGE_KEY)
+        exchange = MetricsExchange(url, EXCHANGE_KEY)
     try:
         estimator = make_estimator(settings)
         return Caches(settings, sketch, estimator, events, exchange, connect=connect)

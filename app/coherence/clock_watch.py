@@ -4,7 +4,7 @@ The sketch knows of each key until when copies of it may be used, by its own clo
 forward passes these times too early, and a write would not add the key to the filter. So every
 class is invalidated then. A clock that is set back does no harm:
 keys stay in the filter for longer; and clients judge answers that carry its time by what it showed
-before (`sketch.client.sketch_clock`).
+before (`sketch.client.clock`).
 """
 
 from __future__ import annotations

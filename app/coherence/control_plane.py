@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 from app.coherence.write_guard import SketchGuard
 from mediator.base.errors import MediatorError
-from mediator.control.port import BeforeChange, ControlPlane, SchemaChange
+from mediator.control.plane import ControlPlane
+from mediator.control.port import BeforeChange, SchemaChange
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 
 __all__ = ["CoherentControlPlane", "FirstProposal"]

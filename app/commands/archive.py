@@ -18,8 +18,8 @@ from app.commands.running import overridden, run
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
     from mediator.archive.backup import ArchiveProgress, OnProgress
-    from mediator.archive.filling import Restored
-    from mediator.archive.model import Manifest
+    from mediator.archive.files import Manifest
+    from mediator.archive.restore import Restored
 
 __all__ = ["backup", "restore"]
 
@@ -55,10 +55,11 @@ def restore(
 
 async def _backup(directory: Path, databases: list[str] | None, settings: MediatorSettings) -> None:
     from app.service.container import reading
+    from mediator.archive.backup import Backup
 
     async with reading(settings) as mediator:
         with _shown() as notify:
-            manifest = await mediator.archive.backup(notify).write(directory, databases)
+            manifest = await Backup(mediator.installation, notify).write(directory, databases)
     console.print(_summary(manifest))
 
 
@@ -71,10 +72,11 @@ async def _restore(
 ) -> None:
     from app.service.container import writing
     from app.settings.main import CacheSettings
+    from mediator.archive.restore import Restoration
 
     async with writing(settings, CacheSettings()) as mediator:
         with _shown() as notify:
-            restoration = mediator.archive.restoration(notify)
+            restoration = Restoration(mediator.installation, notify)
             done = await restoration.run(directory, databases, dry_run=dry_run, force=force)
     for line in _outcome(done, dry_run=dry_run):
         console.print(line)

@@ -19,7 +19,7 @@ from mediator.base.clock import SystemClock
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
-    from mediator.access.tenancy import Tenancy
+    from mediator.control.tenancy import Tenancy
 
 __all__ = ["key"]
 
@@ -84,9 +84,9 @@ def _run(
     do: Callable[[Tenancy], Awaitable[None]], *, embedded: bool, data_dir: Path | None
 ) -> None:
     from app.settings.main import MediatorSettings
-    from mediator.access.tenancy import Tenancy
     from mediator.catalogue.connection import Catalogue
     from mediator.catalogue.tenants import CatalogueTenants
+    from mediator.control.tenancy import Tenancy
 
     settings = overridden(MediatorSettings(), embedded=embedded or None, data_dir=data_dir)
 

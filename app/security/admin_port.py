@@ -17,9 +17,8 @@ from app.security.permissions import database_of, permission_of
 from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
 from mediator.access.authorisation import refusal
 from mediator.access.cache import AccessCache
-from mediator.access.decision import AccessDecision, sees
+from mediator.access.decision import AccessDecision, Extent, Permission, decide_route, sees
 from mediator.access.model import Principal
-from mediator.access.permissions import Extent, Permission, decide_route
 from mediator.base.errors import MediatorError, NotFound, Unauthenticated
 
 __all__ = ["AdminAuthoriser", "visible"]

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from app.security.authentication import Authenticator
 from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
-from mediator.access.authorisation import Restricted
+from mediator.access.authorisation import Access
 from mediator.access.cache import AccessCache
 from mediator.base.errors import Unauthenticated
 from mediator.routing.model import RoutingModel
@@ -30,7 +30,7 @@ class RequestAuthoriser:
         self._limiter = limiter
         self._model = model
 
-    async def authorise(self, authorization: str | None) -> Restricted:
+    async def authorise(self, authorization: str | None) -> Access:
         """Let a request in; `release` is to follow.
 
         Raises:
@@ -44,15 +44,13 @@ class RequestAuthoriser:
             self._limiter.leave(self._limiter.enter(UNKNOWN))
             raise
         meter = self._limiter.enter(ANONYMOUS if principal is None else principal.tenant)
-        return Restricted(principal, self._access_cache, self._model, meter)
+        return Access(principal, self._access_cache, self._model, meter)
 
-    def release(self, access: Restricted) -> None:
+    def release(self, access: Access) -> None:
         """Note that the request was answered."""
         self._limiter.leave(access.meter)
 
-    async def is_valid(
-        self, access: Restricted, authorization: str | None, started_s: float
-    ) -> bool:
+    async def is_valid(self, access: Access, authorization: str | None, started_s: float) -> bool:
         """Whether an answer that began at `started_s` (`perf_counter`) may still be sent."""
         if access.meter.is_over(perf_counter() - started_s):
             return False

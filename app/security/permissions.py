@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qs
 
+from mediator.access.decision import Extent, Permission
 from mediator.access.model import Scope
-from mediator.access.permissions import Extent, Permission
 
 __all__ = ["PERMISSIONS", "database_of", "permission_of"]
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from mediator.access.limits import TenantLimits
-from mediator.access.metering import Meter, Storage
+from mediator.access.metering import Meter, Storage, TenantLimits
 from mediator.base.clock import Clock
 from mediator.base.errors import TooManyRequests
 from mediator.base.observation import Observer, RequestRefused

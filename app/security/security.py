@@ -12,7 +12,7 @@ from app.security.rate_limits import TenantLimiter
 from app.security.tokens import KeySet, TokenRules, Tokens
 from app.settings.access import AccessSettings
 from mediator.access.cache import AccessCache, AccessSnapshot
-from mediator.access.limits import TenantLimits
+from mediator.access.metering import TenantLimits
 from mediator.access.model import OPERATOR
 from mediator.access.stored_objects import CountObjects, StoredObjects
 from mediator.base.clock import Clock

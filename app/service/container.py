@@ -40,7 +40,7 @@ from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
 from mediator.base.observation import FilteredObserver, Observer, broadcast
 from mediator.base.periodic_tasks import Scheduler
-from mediator.catalogue.presence import NotAlone
+from mediator.catalogue.replicas import NotAlone
 from mediator.coordination.feed import Retention
 from mediator.embedded.port import Endpoint, Kind
 from mediator.query.budget import Limits
@@ -204,7 +204,7 @@ def _job_backend(mediator: Mediator, settings: MediatorSettings) -> JobBackend:
 async def _options_of_data(
     http: HttpSettings, caching: CacheSettings | None, mediator: Mediator
 ) -> DataOptions:
-    key = await mediator.secret("cursors", secrets.token_hex(32))
+    key = await mediator.registrations.secret("cursors", secrets.token_hex(32))
     return DataOptions(
         cursor_key=bytes.fromhex(key),
         origins={name: tuple(origins) for name, origins in http.cors_origins.items()},
@@ -239,7 +239,7 @@ async def _secure(
 ) -> Security | None:
     if access is None:
         return None
-    count = mediator.count_objects
+    count = mediator.schemas.count
     security = Security(access, mediator.tenancy.cache, SystemClock(), count, observe)
     await security.start()
     return security
@@ -351,7 +351,7 @@ def _systems(settings: MediatorSettings) -> list[SystemSettings]:
 
 def _followed(settings: MediatorSettings, mediator: Mediator) -> SystemsFile | None:
     path = settings.systems_file
-    return SystemsFile(path, read_systems(path), mediator.reconfigure) if path else None
+    return SystemsFile(path, read_systems(path), mediator.registry.reconfigure) if path else None
 
 
 def _has_relay_process(settings: MediatorSettings) -> bool:

@@ -56,7 +56,7 @@ class Certificate:
         """
         if self._context is None:
             self._seen = self._file_versions()
-            self._context = self._newest = self._load()
+            self._context = self._newest = self.load()
             self._context.sni_callback = self._use_newest
             self._warn(self.ends)
         return self._context
@@ -75,7 +75,7 @@ class Certificate:
 
     def check(self) -> datetime:
         """Return when the certificate ends, after trying whether it can be used; see `context`."""
-        self._load()
+        self.load()
         return self.ends
 
     async def reread(self) -> None:
@@ -84,7 +84,7 @@ class Certificate:
             versions = self._file_versions()
             if versions == self._seen:
                 return
-            renewed, ends = self._load(), self.ends
+            renewed, ends = self.load(), self.ends
         except MissingSetting as error:
             _log.warning("the renewed certificate is not used: %s", error)
             return
@@ -105,7 +105,8 @@ class Certificate:
         if self._newest is not None:
             connection.context = self._newest
 
-    def _load(self) -> ssl.SSLContext:
+    def load(self) -> ssl.SSLContext:
+        """Read the files anew."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])

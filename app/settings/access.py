@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings
 
 from app.settings.main import FROM_ENVIRONMENT, HttpSettings, MediatorSettings, MissingSetting
-from mediator.access.limits import TenantLimits
+from mediator.access.metering import TenantLimits
 
 __all__ = ["AccessSettings", "bearer", "is_loopback"]
 

@@ -1,7 +1,6 @@
 """Authorisation of one request: what it may do, decided before any store is called.
 
-`Access` is that of a request where nobody is authenticated: everything is allowed. Routes that name
-a class ask in one place (`app.api.router`); those that name several ask for each.
+Routes that name a class do so in one place (`app.api.router`); those that name several, for each.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from mediator.data_plane.port import DataPlane
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import Visibility
 
-__all__ = ["EVERYTHING", "Access", "ClassAccess", "Restricted", "refusal"]
+__all__ = ["EVERYTHING", "Access", "ClassAccess", "Unrestricted", "refusal"]
 
 
 class ClassAccess(NamedTuple):
     """What a request may do with one class.
 
     Attributes:
-        owner: The subject whose objects alone are there; None: everybody's.
-        names_systems: Whether answers may name the systems that the class is on.
+        owner: The subject to whose objects the request is confined; None: it is not.
+        names_systems: Whether responses may name the systems that the class is on.
     """
 
     owner: str | None
@@ -42,16 +41,26 @@ _ALL_OF_CLASS: Final = ClassAccess(None, names_systems=True)
 _PUBLIC_CLASS: Final = ClassAccess(None, names_systems=False)
 
 
+def _allows(principal: Principal, scope: Scope, target: AccessTarget) -> bool:
+    return decide(principal, scope, target) is AccessDecision.ALLOWED
+
+
 class Access:
-    """May do everything."""
+    """May do what is granted to a principal (None: the request has none), or to everybody."""
 
-    __slots__ = ("meter",)
+    __slots__ = ("_access_cache", "_model", "meter", "principal")
 
-    meter: Meter
-    """The meter of the tenant."""
-
-    def __init__(self, meter: Meter = UNLIMITED) -> None:
+    def __init__(
+        self,
+        principal: Principal | None,
+        access_cache: AccessCache,
+        model: Callable[[], RoutingModel],
+        meter: Meter,
+    ) -> None:
         self.meter = meter
+        self.principal = principal
+        self._access_cache = access_cache
+        self._model = model
 
     def require(
         self,
@@ -74,62 +83,74 @@ class Access:
             Forbidden: The principal may not.
             NotFound: There is no such database, as far as the principal may know.
         """
+        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
+        if decision is not AccessDecision.ALLOWED:
+            raise refusal(decision, scope)
 
     def require_some(self, scope: Scope, database: str) -> None:
-        """Return if the request may do that in one class of a database at least.
-
-        Raises:
-            Unauthenticated, Forbidden, NotFound: As `require` does.
-        """
+        """Return if the request may do that in one class at least; raises as `require`."""
+        if not self._allowed(scope, database):
+            self.require(scope, database)
 
     @property
     def sender(self) -> tuple[str, ...]:
         """The namespace of the request's Idempotency-Keys: no sender gets answers to another's."""
-        return ()
+        principal = self.principal
+        return () if principal is None else (principal.tenant, principal.subject)
 
-    def readable(self, database: str) -> tuple[str, ...] | None:  # noqa: ARG002 - see Restricted
-        """Return the classes that may be read; None: all there are."""
-        return None
+    def readable(self, database: str) -> tuple[str, ...] | None:
+        """Return the classes that may be read, None: all there are; raises as `require` if none."""
+        names = tuple(
+            name
+            for name in self._allowed(Scope.READ, database)
+            if self.owner_of(database, name) is None
+        )
+        if not names:
+            self.require(Scope.READ, database)
+        return names
 
-    def owner_of(self, database: str, class_name: str) -> str | None:  # noqa: ARG002
-        """Return the subject whose objects of a class alone are there; None: everybody's are."""
-        return None
+    def owner_of(self, database: str, class_name: str) -> str | None:
+        """Return the subject to whose objects a class is confined; None: it is not."""
+        route = self._find(database, class_name)
+        if route is None or route.schema.owner_field is None:
+            return None
+        if self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED:
+            return None
+        self.require(Scope.READ, database, class_name)
+        assert self.principal is not None  # no class with owners is public
+        return self.principal.subject
 
     def require_all(self, database: str, class_name: str) -> None:
-        """Return if all objects of a class are there for the request.
-
-        Raises:
-            Forbidden: Only those are that belong to its subject.
-        """
+        """Return if the request may see all objects of a class; raises `Forbidden`."""
         if self.owner_of(database, class_name) is not None:
             detail = f"Objects of {class_name} have owners: this is for administrators of it."
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 
-    def may_read_all(
-        self,
-        database: str,  # noqa: ARG002 - see Restricted
-        class_name: str,  # noqa: ARG002
-        *,
-        by_anybody: bool = True,  # noqa: ARG002
-    ) -> bool:
+    def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
         """Whether every object of a class may be shown, also those that there were once.
 
         The owners of objects of an unknown class are unknown: they are for its administrators, like
-        objects with owners.
-
-        Args:
-            database: Where.
-            class_name: The class.
-            by_anybody: Whether what is public is open to everybody for this.
+        objects with owners. `by_anybody` is as in `require`.
         """
-        return True
+        route = self._find(database, class_name)
+        is_ownerless = route is not None and route.schema.owner_field is None
+        scope = Scope.READ if is_ownerless else Scope.ADMIN
+        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
+        return decision is AccessDecision.ALLOWED
 
-    def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
-        """Return until when objects of a class were not all there for the request.
+    def owned_until(self, database: str, class_name: str) -> datetime | None:
+        """Return until when the request was confined to some objects of a class.
 
-        None: since always, or still, as `may_read_all` returns.
+        None: it never was, or still is, as `may_read_all` returns.
         """
-        return None
+        route = self._model().databases.get(database)
+        until = None if route is None else had_owners_until(route.owned_until, class_name)
+        if (
+            until is None
+            or self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED
+        ):
+            return None
+        return until
 
     def require_changes(self, database: str, class_name: str) -> None:
         """Return if every change to a class from now on may be shown to the request.
@@ -152,145 +173,11 @@ class Access:
         return self.may_read_all(database, class_name) and (until is None or moment > until)
 
     def enter_class(
-        self,
-        scope: Scope,  # noqa: ARG002 - see Restricted
-        database: str,  # noqa: ARG002
-        class_name: str,  # noqa: ARG002
-        route: ClassRoute,  # noqa: ARG002
-    ) -> ClassAccess:
-        """Return what may be done with the class that a request addresses.
-
-        Args:
-            scope: What the request needs.
-            database: The database of the class.
-            class_name: Its name.
-            route: Its route, which was found for the request.
-
-        Raises:
-            Unauthenticated, Forbidden, NotFound: As `require` does.
-        """
-        return _ALL_OF_CLASS
-
-    def narrow(self, plane: DataPlane) -> DataPlane:
-        """Return the data plane as the request may see it."""
-        return plane
-
-    @contextmanager
-    def submitting(self) -> Iterator[RunBound | None]:
-        """Note that a run is being queued; yields how many there may be, None: any number."""
-        yield None
-
-    def transact(self, transact: Transact) -> Transact:
-        """Return `transact` within the limits of the request."""
-        return transact
-
-
-EVERYTHING: Final = Access()
-
-
-def _allows(principal: Principal, scope: Scope, target: AccessTarget) -> bool:
-    return decide(principal, scope, target) is AccessDecision.ALLOWED
-
-
-class Restricted(Access):
-    """May do what is granted to a principal, or to everybody.
-
-    Args:
-        principal: The principal; None: the request has none.
-        access_cache: The owners of databases.
-        model: Returns the routing model in force.
-        meter: The meter of the principal's tenant.
-    """
-
-    __slots__ = ("_access_cache", "_model", "principal")
-
-    def __init__(
-        self,
-        principal: Principal | None,
-        access_cache: AccessCache,
-        model: Callable[[], RoutingModel],
-        meter: Meter,
-    ) -> None:
-        self.meter = meter
-        self.principal = principal
-        self._access_cache = access_cache
-        self._model = model
-
-    def require(
-        self,
-        scope: Scope,
-        database: str,
-        class_name: str | None = None,
-        *,
-        by_anybody: bool = True,
-    ) -> None:
-        """Return if the principal may do that; see `Access.require`."""
-        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
-        if decision is not AccessDecision.ALLOWED:
-            raise refusal(decision, scope)
-
-    def require_some(self, scope: Scope, database: str) -> None:
-        """Return if the principal may do that somewhere; see `Access.require_some`."""
-        if not self._allowed(scope, database):
-            self.require(scope, database)
-
-    @property
-    def sender(self) -> tuple[str, ...]:
-        """Whose Idempotency-Keys a request uses; see `Access.sender`."""
-        principal = self.principal
-        return () if principal is None else (principal.tenant, principal.subject)
-
-    def readable(self, database: str) -> tuple[str, ...]:
-        """Return the classes that the principal may read; it may read one at least.
-
-        Raises:
-            Unauthenticated, Forbidden, NotFound: As `require` does, if there is none.
-        """
-        names = tuple(
-            name
-            for name in self._allowed(Scope.READ, database)
-            if self.owner_of(database, name) is None
-        )
-        if not names:
-            self.require(Scope.READ, database)
-        return names
-
-    def owner_of(self, database: str, class_name: str) -> str | None:
-        """Return the subject whose objects alone are there; see `Access.owner_of`."""
-        route = self._find(database, class_name)
-        if route is None or route.schema.owner_field is None:
-            return None
-        if self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED:
-            return None
-        self.require(Scope.READ, database, class_name)
-        assert self.principal is not None  # no class with owners is public
-        return self.principal.subject
-
-    def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
-        """Whether every object of a class may be shown; see `Access.may_read_all`."""
-        route = self._find(database, class_name)
-        is_ownerless = route is not None and route.schema.owner_field is None
-        scope = Scope.READ if is_ownerless else Scope.ADMIN
-        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
-        return decision is AccessDecision.ALLOWED
-
-    def owned_until(self, database: str, class_name: str) -> datetime | None:
-        """Return until when objects of a class had owners; see `Access.owned_until`."""
-        route = self._model().databases.get(database)
-        until = None if route is None else had_owners_until(route.owned_until, class_name)
-        if (
-            until is None
-            or self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED
-        ):
-            return None
-        return until
-
-    def enter_class(
         self, scope: Scope, database: str, class_name: str, route: ClassRoute
     ) -> ClassAccess:
-        """Return what may be done with a class; see `Access.enter_class`.
+        """Return what may be done with the class of a request; raises as `require`.
 
-        Shared caches hand answers about a public class to everybody, whoever they were for: they
+        Shared caches hand responses about a public class to everybody, whoever requested them: they
         never name systems.
         """
         principal, schema = self.principal, route.schema
@@ -317,7 +204,7 @@ class Restricted(Access):
 
     @contextmanager
     def submitting(self) -> Iterator[RunBound | None]:
-        """Note that a run is being queued; see `Access.submitting`."""
+        """Note that a run is being queued; yields how many there may be, None: any number."""
         most = self.meter.limits.runs
         if most is None:
             yield None
@@ -357,6 +244,49 @@ class Restricted(Access):
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
         route = self._model().databases.get(database)
         return None if route is None else route.classes.get(class_name)
+
+
+class Unrestricted(Access):
+    """May do everything, in an installation that authenticates nobody."""
+
+    __slots__ = ()
+
+    meter = UNLIMITED
+    principal = None
+
+    def __init__(self) -> None:
+        """Need neither owners nor a routing model."""
+
+    def require(self, *_: object, **__: object) -> None:
+        """Return."""
+
+    def require_some(self, scope: Scope, database: str) -> None:
+        """Return."""
+
+    def readable(self, database: str) -> None:
+        """Return None: all classes may be read."""
+
+    def owner_of(self, database: str, class_name: str) -> None:
+        """Return None: no class is confined."""
+
+    def may_read_all(self, *_: object, **__: object) -> bool:
+        """Whether every object may be shown: always."""
+        return True
+
+    def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
+        """Return None: the request was never confined."""
+        return None
+
+    def enter_class(self, *_: object) -> ClassAccess:
+        """Return that everything may be done with a class."""
+        return _ALL_OF_CLASS
+
+    def narrow(self, plane: DataPlane) -> DataPlane:
+        """Return the data plane."""
+        return plane
+
+
+EVERYTHING: Final = Unrestricted()
 
 
 def refusal(decision: AccessDecision, scope: Scope) -> MediatorError:

@@ -28,13 +28,7 @@ VALID_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A tenant.
-
-    Attributes:
-        name: Its name.
-        databases: What it owns.
-        limits: Its own limits, by name; what is left out is as the settings say.
-    """
+    """A tenant; where `limits` leaves one out, it is as the settings say."""
 
     name: str
     databases: tuple[str, ...] = ()
@@ -62,12 +56,7 @@ class AccessSource(Protocol):
 
 
 class AccessCache:
-    """The snapshot in force.
-
-    Args:
-        source: The source of snapshots.
-        clock: The time.
-    """
+    """The snapshot in force."""
 
     def __init__(self, source: AccessSource, clock: Clock) -> None:
         self._source = source
@@ -78,11 +67,7 @@ class AccessCache:
 
     @property
     def current(self) -> AccessSnapshot:
-        """The snapshot.
-
-        Raises:
-            Unavailable: It is too old.
-        """
+        """The snapshot; raises `Unavailable` if it is too old."""
         if self._clock.monotonic() - self._read_s > VALID_S:
             detail = "The catalogue has not answered for too long to know which keys are valid."
             raise Unavailable(detail, system="catalogue", retry_after_s=5)

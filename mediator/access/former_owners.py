@@ -42,7 +42,7 @@ def owned_until(
     A class that is dropped loses it too: a later one of its name may have none.
 
     Args:
-        known: What was returned at the schema change before.
+        known: What the schema change before returned.
         before: The schema as it was, as JSON.
         after: The schema that replaces it.
         now: When, in UTC.

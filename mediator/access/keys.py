@@ -17,13 +17,11 @@ from typing import Final
 
 from mediator.access.model import Principal
 
-__all__ = ["KEY_ID", "ApiKey", "NewKey", "mint", "split"]
+__all__ = ["ApiKey", "NewKey", "mint", "split"]
 
 _ID_BYTES: Final = 8
 _SECRET_BYTES: Final = 32
 _KEY: Final = re.compile(r"ptl_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
-
-KEY_ID: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +35,7 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is stored.
-
-    Attributes:
-        id: The part of it that is no secret.
-        digest: Hash of its secret, hexadecimal.
-        principal: The principal that it authenticates.
-        created: When it was created, in seconds since 1970.
-        expires: When it expires, in seconds since 1970; None: never.
-        label: What it is for.
-    """
+    """A stored key: the `digest` of its secret, and its times in seconds since 1970."""
 
     id: str
     digest: str

@@ -34,7 +34,7 @@ from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP
 from mediator.transactions.model import Transaction
 
-__all__ = ["MeteredPlane", "Transact", "metered"]
+__all__ = ["MeteredPlane", "NarrowedPlane", "Transact", "metered"]
 
 Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
 """Executes a transaction."""
@@ -49,17 +49,11 @@ _NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
 """Holds for no object; a retry of the write is still recognised."""
 
 
-class MeteredPlane:
-    """Implements `mediator.data_plane.port.DataPlane` for one tenant.
+class NarrowedPlane:
+    """What a data plane passes on that narrows another one."""
 
-    Args:
-        plane: The data plane.
-        meter: The tenant's meter.
-    """
-
-    def __init__(self, plane: DataPlane, meter: Meter) -> None:
+    def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
-        self._meter = meter
 
     @property
     def model(self) -> RoutingModel:
@@ -70,13 +64,21 @@ class MeteredPlane:
         """Find a class; see `DataPlane.route`."""
         return await self._plane.route(database, class_name)
 
+    async def recall(self, operation: WriteOperation) -> Outcome | None:
+        """Return a remembered answer: its operation's id names the subject, so it is its own."""
+        return await self._plane.recall(operation)
+
+
+class MeteredPlane(NarrowedPlane):
+    """Implements `mediator.data_plane.port.DataPlane` within a tenant's limits."""
+
+    def __init__(self, plane: DataPlane, meter: Meter) -> None:
+        super().__init__(plane)
+        self._meter = meter
+
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; see `DataPlane.read`."""
         return await self._plane.read(operation, preference)
-
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
-        """Return a remembered answer; see `DataPlane.recall`."""
-        return await self._plane.recall(operation)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; raises `StorageFull` if it would be one too many."""
@@ -106,11 +108,7 @@ class MeteredPlane:
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> Answer:
-        """Answer a query; see `DataPlane.query`.
-
-        Raises:
-            TooManyRequests: The tenant's queries have examined too much lately.
-        """
+        """Answer a query; `TooManyRequests` if the tenant's have examined too much lately."""
         limits = self._meter.limits
         await self._pause()
         try:
@@ -195,13 +193,13 @@ def _may_create(operation: Operation) -> bool:
 
 
 def _bound(model: RoutingModel, operation: Operation) -> Operation:
-    """Bind a write that may create to what is there, or, if it is to create, to what cannot be."""
+    """Bind a write that may create to what is there, or, if it is to create, to nothing."""
     if not isinstance(operation, Create | Put):
         return operation
     database = model.databases.get(operation.database)
     route = None if database is None else database.classes.get(operation.class_name)
-    asks = route is not None and route.schema.require_if_match
-    replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not asks
+    has_to_match = route is not None and route.schema.require_if_match
+    replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not has_to_match
     head = (*operation.head[:4], _PRESENT if replaces else _NEVER, operation.fingerprint)
     return Put(*head, operation.values)
 

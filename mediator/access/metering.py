@@ -1,4 +1,4 @@
-"""Metering of tenants: the requests of one tenant against its limits, in memory."""
+"""The limits of tenants, and the metering of requests against them, in memory."""
 
 from __future__ import annotations
 
@@ -8,17 +8,57 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final, Protocol
 
-from mediator.access.limits import TenantLimits
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.errors import StorageFull, TooManyRequests
+from mediator.query.budget import Ceiling
 
-__all__ = ["UNLIMITED", "Meter", "RunBound", "Storage", "refusal"]
+__all__ = ["UNLIMITED", "Meter", "RunBound", "Storage", "TenantLimits", "refusal"]
 
 _SAVED_S: Final = 10.0
 """Seconds for which unused records accumulate."""
 
 _LONGEST_RETRY_S: Final = 86_400.0
 _RUN_RETRY_S: Final = 10.0
+_NONE: Final = (None, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """The limits of a tenant at one replica; None: no limit.
+
+    Attributes:
+        rate: Requests in a second.
+        burst: Requests at once, after a pause.
+        in_flight: Requests that are being answered at the same time.
+        body_bytes: Bytes of a request's body, or of a line of an import.
+        query_rows: Records that stores may send for one query.
+        query_seconds: Time of one query, in seconds.
+        rows_rate: Records that stores send for its queries in a second, on average.
+        stream_seconds: Time of one import, export, feed or download, in seconds.
+        runs: Runs of its databases that have not ended, in the whole installation.
+        objects: Objects that its databases hold together, in the whole installation.
+    """
+
+    rate: float | None = None
+    burst: int = 100
+    in_flight: int | None = None
+    body_bytes: int | None = None
+    query_rows: int | None = None
+    query_seconds: float | None = None
+    rows_rate: float | None = None
+    stream_seconds: float | None = None
+    runs: int | None = None
+    objects: int | None = None
+
+    @property
+    def of_operations(self) -> bool:
+        """Whether any of them is about operations on objects."""
+        return (self.query_rows, self.query_seconds, self.rows_rate, self.objects) != _NONE
+
+    @property
+    def of_queries(self) -> Ceiling:
+        """What one query may cost."""
+        return Ceiling(self.query_rows, self.query_seconds)
 
 
 class Storage(Protocol):
@@ -43,16 +83,8 @@ class Meter:
     """The account of one tenant.
 
     Attributes:
-        tenant: Its name.
-        limits: What it may ask for.
         bounds_operations: Whether operations on objects are bounded, and not only requests.
         in_flight: Requests that are being answered.
-
-    Args:
-        tenant: Its name.
-        limits: What it may ask for.
-        clock: The time.
-        storage: Knows how many objects it keeps.
     """
 
     __slots__ = (
@@ -86,11 +118,7 @@ class Meter:
         self.bounds_operations = limits.of_operations
 
     def enter(self) -> None:
-        """Let a request in, which is to end with one less `in_flight`.
-
-        Raises:
-            TooManyRequests: There are too many.
-        """
+        """Let a request in, which is to end with one less `in_flight`; raises `TooManyRequests`."""
         limits = self.limits
         if limits.in_flight is not None and self.in_flight >= limits.in_flight:
             raise refusal("in_flight", f"{limits.in_flight} requests are being answered already.")
@@ -177,13 +205,7 @@ class Meter:
 
 
 def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
-    """Return the error of a request beyond a limit.
-
-    Args:
-        limit: Its name in `TenantLimits`.
-        why: What is allowed, as a sentence.
-        after_s: Seconds after which there may be room.
-    """
+    """Return the error of a request beyond a limit of `TenantLimits`; `why` is a sentence."""
     detail = f"The tenant's limit is reached: {why}"
     retry_after_s = ceil(min(after_s, _LONGEST_RETRY_S))
     return TooManyRequests(detail, retry_after_s=retry_after_s, extra={"limit": limit})
@@ -191,11 +213,11 @@ def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
 
 @dataclass(frozen=True, slots=True)
 class RunBound:
-    """How many runs may be under way.
+    """How many runs of some databases may be under way.
 
     Attributes:
-        databases: Of these databases together.
-        most: How many of them may be there that have not ended.
+        databases: Those of one tenant.
+        most: How many of their runs may not have ended.
         pending: How many others are just being submitted, and count as if they were there.
     """
 

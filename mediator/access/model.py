@@ -133,11 +133,7 @@ def parse_grant(text: str) -> Grant | None:
 
 
 def parse_grants(texts: Iterable[object]) -> frozenset[Grant]:
-    """Parse the grants of an administrator.
-
-    Raises:
-        Invalid: With the location of every text that is no grant, or if there are too many.
-    """
+    """Parse the grants of an administrator; raises `Invalid` with the location of each mistake."""
     given = list(texts)
     if len(given) > MAX_GRANTS:
         locations = [Location("/grants", f"at most {MAX_GRANTS} are allowed")]

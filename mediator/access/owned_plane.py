@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from mediator.access.metered_plane import NarrowedPlane
 from mediator.access.ownership import (
     ADMIN,
     Owner,
@@ -56,7 +57,7 @@ from mediator.operations.read_modify_write import ATTEMPTS, alternative
 from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
 from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
-from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.routing.model import ClassRoute
 
 __all__ = ["OwnedPlane", "OwnerOf"]
 
@@ -66,21 +67,12 @@ OwnerOf: TypeAlias = Callable[[str, str], str | None]
 _CONCURRENCY: Final = 16
 
 
-class OwnedPlane:
+class OwnedPlane(NarrowedPlane):
     """Implements `mediator.data_plane.port.DataPlane` for one subject."""
 
     def __init__(self, plane: DataPlane, owner_of: OwnerOf) -> None:
-        self._plane = plane
+        super().__init__(plane)
         self._owner_of = owner_of
-
-    @property
-    def model(self) -> RoutingModel:
-        """The routing model in force."""
-        return self._plane.model
-
-    async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find a class; see `DataPlane.route`."""
-        return await self._plane.route(database, class_name)
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Read one object; `NotFound` if it is not there, or somebody else's."""
@@ -118,18 +110,10 @@ class OwnedPlane:
             answers.update(part)
         return [answers[index] for index in range(len(operations))]
 
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
-        """Return a remembered answer: its operation's id names the subject, so it is its own."""
-        return await self._plane.recall(operation)
-
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> Answer:
-        """Answer a query of what is there.
-
-        Raises:
-            Forbidden: It brings along objects of a class that has owners.
-        """
+        """Answer a query of what is there; `Forbidden` if it joins a class that has owners."""
         for join in query.joins:
             _, owner = await self._owner(query.database, join.class_name)
             if owner is not None:
@@ -232,11 +216,7 @@ class OwnedPlane:
     async def _bound(
         self, route: ClassRoute, owner: Owner, operation: WriteOperation
     ) -> WriteOperation:
-        """Bind a write to the present version.
-
-        Raises:
-            MediatorError: It cannot be done on that, as the data plane would say.
-        """
+        """Bind a write to the present version, or raise what the data plane would."""
         wanted = operation.condition
         whole = Get(operation.database, operation.class_name, operation.id)
         try:

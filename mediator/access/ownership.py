@@ -67,19 +67,15 @@ def with_owner(operation: Get, owner: Owner) -> Get:
     return replace(operation, fields=tuple(sorted((*fields, owner.field))))
 
 
-def shown(route: ClassRoute, asked: Get, owner: Owner, outcome: Outcome) -> Outcome:
-    """Return what was asked for of an object.
-
-    Raises:
-        NotFound: It is somebody else's.
-    """
+def shown(route: ClassRoute, get: Get, owner: Owner, outcome: Outcome) -> Outcome:
+    """Return the requested fields of an object; `NotFound` if it is somebody else's."""
     if not is_mine(owner, outcome):
-        raise NotFound(f"{asked.class_name}/{asked.id} does not exist.")
-    if asked.fields is None or owner.field in asked.fields:
+        raise NotFound(f"{get.class_name}/{get.id} does not exist.")
+    if get.fields is None or owner.field in get.fields:
         return outcome
     values, versions = dict(outcome.values or {}), outcome.versions
     del values[owner.field]
-    groups = resource_groups(route, asked.fields)
+    groups = resource_groups(route, get.fields)
     return replace(
         outcome,
         values=values,
@@ -89,13 +85,13 @@ def shown(route: ClassRoute, asked: Get, owner: Owner, outcome: Outcome) -> Outc
 
 
 def checked(
-    route: ClassRoute, asked: Get, owner: Owner, outcome: Outcome | MediatorError
+    route: ClassRoute, get: Get, owner: Owner, outcome: Outcome | MediatorError
 ) -> Outcome | MediatorError:
     """Return what `shown` does, or the error."""
     if isinstance(outcome, MediatorError):
         return outcome
     try:
-        return shown(route, asked, owner, outcome)
+        return shown(route, get, owner, outcome)
     except NotFound as error:
         return error
 
@@ -106,11 +102,7 @@ def is_mine(owner: Owner, outcome: Outcome) -> bool:
 
 
 def kept(owner: Owner, operation: WriteOperation) -> WriteOperation:
-    """Return a write that leaves the object its owner's.
-
-    Raises:
-        Forbidden: It gives the object away.
-    """
+    """Return a write that leaves the object its owner's; `Forbidden` if it gives it away."""
     match operation:
         case Create() | Put():
             _check_value(owner, operation.values.get(owner.field))

@@ -27,19 +27,15 @@ CountObjects: TypeAlias = Callable[[str], Awaitable[int]]
 
 
 class StoredObjects:
-    """The objects of tenants, as this process knows them.
-
-    Args:
-        count: Counts the objects of a database.
-        clock: The time.
-    """
+    """The objects of tenants, as this process knows them."""
 
     def __init__(self, count: CountObjects, clock: Clock) -> None:
         self._count = count
         self._clock = clock
         self._counted: dict[str, int] = {}
         self._grown: Counter[str] = Counter()
-        self._due_s = clock.monotonic()
+        self.due_s = clock.monotonic()
+        """When the next count is due."""
 
     @property
     def known(self) -> Mapping[str, int]:
@@ -55,18 +51,13 @@ class StoredObjects:
         self._grown[tenant] += by
 
     async def measure(self, tenants: Mapping[str, Iterable[str]]) -> None:
-        """Count the objects of tenants, if that is due.
+        """Count the objects of all bounded tenants, given with their databases, if that is due.
 
-        A tenant with a database that cannot be counted keeps its former number.
-
-        Args:
-            tenants: The databases of every tenant whose objects are bounded.
-
-        Raises:
-            Unavailable: A database could not be counted; the other tenants were.
+        A tenant with a database that cannot be counted keeps its former number; in the end, the
+        error is raised.
         """
         started_s = self._clock.monotonic()
-        if started_s < self._due_s:
+        if started_s < self.due_s:
             return
         self._counted = {name: n for name, n in self._counted.items() if name in tenants}
         failed: Unavailable | None = None
@@ -76,7 +67,7 @@ class StoredObjects:
             except Unavailable as error:
                 failed = error
         now_s = self._clock.monotonic()
-        self._due_s = now_s + max(COUNTED_EVERY_S, _PAUSE_FACTOR * (now_s - started_s))
+        self.due_s = now_s + max(COUNTED_EVERY_S, _PAUSE_FACTOR * (now_s - started_s))
         if failed is not None:
             raise failed
 

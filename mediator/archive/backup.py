@@ -5,7 +5,7 @@ version. Nothing is stopped meanwhile, neither writes nor relays. What can come 
 W of an object that begins and ends while the backup runs:
 
 - The object is read before W or after it: the backup has the one or the other state of each group.
-  A group lives in one record of one system, which is read as a whole, so its values are those of
+  A group is in one record of one system, which is read as a whole, so its values are those of
   its version: a state that was.
 - W writes groups on several systems, and they are read between: they are seen not to be of one
   write (`Outcome.partial`), and the object is read again until they are, before W or after it.
@@ -16,7 +16,7 @@ W of an object that begins and ends while the backup runs:
 - The schema is set: the backup ends with an error, as its objects would be of two schemas.
 
 The position of the feed is taken first. Every change before it had taken effect when its object was
-read, and every change after it has a version that tells whether the object has it already: so who
+read, and every change after it has a version that shows whether the object has it already: who
 loads the backup and follows the feed from there arrives at what the installation holds.
 
 A backup that is killed has no manifest, and is none.
@@ -25,31 +25,44 @@ A backup that is killed has no manifest, and is none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from mediator.archive.files import LinesFile, begin_directory, write_manifest
-from mediator.archive.model import CATALOGUE, DatabasePart, FilePart, Manifest, class_file
+from mediator.archive.files import (
+    CATALOGUE,
+    DatabasePart,
+    FilePart,
+    LinesFile,
+    Manifest,
+    begin_directory,
+    class_file,
+    write_manifest,
+)
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, NotFound, Unavailable
+from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.rows import CatalogueRows
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
+from mediator.changes.feed import Feed
+from mediator.changes.subscriptions import Subscriptions
+from mediator.control.plane import ControlPlane
 from mediator.data_plane.port import DataPlane
 from mediator.data_plane.walking import pages
+from mediator.model.guard import WriteGuard
 from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 
-__all__ = ["ArchiveProgress", "Backup", "BackupSources", "OnProgress"]
+__all__ = ["ArchiveProgress", "Backup", "Installation", "OnProgress"]
 
 _PAUSE_S: Final = 0.2
 _TIMEOUT_S: Final = 120.0
-"""A write over several systems whose process has died is settled well within it."""
+"""A write over several systems whose process has died is resolved well within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +79,37 @@ OnProgress: TypeAlias = Callable[[ArchiveProgress], object]
 
 
 @dataclass(frozen=True, slots=True)
-class BackupSources:
-    """What a backup reads.
+class Installation:
+    """Objects, schemas and the rest of the catalogue; the feed is None where there is none."""
 
-    Attributes:
-        plane: Objects.
-        schemas: Schemas.
-        systems: What was said of systems.
-        rows: Other rows of the catalogue.
-        position: Returns the present position of a database's feed as text; None: there is none.
-        clock: The time.
-    """
-
-    plane: DataPlane
-    schemas: CatalogueSchemas
-    systems: CatalogueSystems
-    rows: CatalogueRows
-    position: Callable[[str], Awaitable[str | None]]
+    catalogue: Catalogue
+    data: DataPlane
+    control: ControlPlane
+    feed: Feed | None
+    guard: WriteGuard
     clock: Clock
+
+    async def position(self, database: str) -> str | None:
+        """Return the present position of a database's feed as text; None: there is no feed."""
+        if self.feed is None:
+            return None
+        return (await Subscriptions(self.feed).now(self.id_of(database))).text
+
+    async def start_feed_generation(self, database: str) -> None:
+        """Begin another generation of a database's feed."""
+        if self.feed is not None:
+            await self.feed.start_generation(self.id_of(database))
+
+    def id_of(self, database: str) -> str:
+        """Return the id of a database in the catalogue."""
+        return self.data.model.databases[database].id
 
 
 class Backup:
-    """Writes backups.
+    """Writes backups of an installation."""
 
-    Args:
-        sources: What is read.
-        on_progress: Called with the progress.
-    """
-
-    def __init__(self, sources: BackupSources, on_progress: OnProgress) -> None:
-        self._from = sources
+    def __init__(self, installation: Installation, on_progress: OnProgress) -> None:
+        self._from = installation
         self._on_progress = on_progress
 
     async def write(self, directory: Path, databases: Sequence[str] | None = None) -> Manifest:
@@ -113,20 +127,18 @@ class Backup:
         created = datetime.fromtimestamp(self._from.clock.now(), UTC).isoformat()
         parts = {d.name: await self._database(directory, d) for d in stored}
         with LinesFile(directory / CATALOGUE) as file:
-            file.write(await self._from.rows.read())
+            file.write(await CatalogueRows(self._from.catalogue).read())
             catalogue = file.finish()
-        systems = {system.name: _said(system.registration) for system in await self._systems()}
+        registered = await CatalogueSystems(self._from.catalogue).load()
+        systems = {system.name: _statements(system.registration) for system in registered}
         if await self._stored([d.name for d in stored]) != stored:
             raise Conflict("A schema was set while the backup was written; it is none.")
         manifest = Manifest(created, catalogue, systems, parts)
         await asyncio.to_thread(write_manifest, directory, manifest)
         return manifest
 
-    async def _systems(self) -> Sequence[Any]:
-        return await self._from.systems.load()
-
     async def _stored(self, names: Sequence[str] | None) -> list[StoredDatabase]:
-        found = (await self._from.schemas.snapshot()).databases
+        found = (await CatalogueSchemas(self._from.catalogue).snapshot()).databases
         for name in names or ():
             if name not in found:
                 raise NotFound(f"There is no database {name}.")
@@ -139,10 +151,10 @@ class Backup:
         return DatabasePart(stored.document, stored.layout, position, files)
 
     async def _class(self, directory: Path, database: str, name: str) -> FilePart:
-        route = await self._from.plane.route(database, name)
+        route = await self._from.data.route(database, name)
         done = 0
         with LinesFile(directory / class_file(database, name)) as file:
-            async for page in pages(self._from.plane, database, name):
+            async for page in pages(self._from.data, database, name):
                 objects = [o for o in [await self._whole(database, name, o) for o in page] if o]
                 newest = max((v or 0 for o in objects for v in o.versions.values()), default=0)
                 await asyncio.to_thread(file.write, [_line(route, o) for o in objects], newest)
@@ -156,10 +168,10 @@ class Backup:
         until = self._from.clock.monotonic() + _TIMEOUT_S
         while outcome.partial:
             if self._from.clock.monotonic() > until:
-                raise Unavailable(f"{name}/{seen.id} is not settled.", system=name)
+                raise Unavailable(f"{name}/{seen.id} is not resolved.", system=name)
             await asyncio.sleep(_PAUSE_S)
             try:
-                outcome = await self._from.plane.read(Get(database, name, seen.id), STRONG)
+                outcome = await self._from.data.read(Get(database, name, seen.id), STRONG)
             except NotFound:
                 return None
         return outcome
@@ -171,8 +183,8 @@ def _line(route: ClassRoute, outcome: Outcome) -> dict[str, Any]:
     return {"id": outcome.id, "versions": versions, "values": values}
 
 
-def _said(registration: dict[str, Any]) -> dict[str, Any]:
-    """Return an operator's word on a system, without its address: that may hold a password."""
+def _statements(registration: dict[str, Any]) -> dict[str, Any]:
+    """Return an operator's statements about a system, without its address and its password."""
     return {
         "kind": registration["config"]["kind"],
         "declared": registration["declared"],

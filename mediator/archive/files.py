@@ -1,27 +1,48 @@
-"""The files of a backup: lines of JSON, compressed, on disk before they are named."""
+"""The files of a backup: lines of JSON, compressed, on disk before they are named.
+
+A directory holds a file for each class, ``<database>/<class>.ndjson.gz``, one object a line in the
+order of ids; ``catalogue.ndjson.gz`` with what else the catalogue keeps; and ``manifest.json``,
+which is written last: without one there is no backup, as it was never finished. The manifest names
+every file with its length and SHA-256, and carries a digest of itself.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Self, cast
 
 import orjson
+from pydantic import TypeAdapter
 
-from mediator.archive.model import MANIFEST, ArchiveInvalid, FilePart, Manifest
+from mediator.base.errors import Conflict
+from mediator.schema.ids import NAME
 
 __all__ = [
+    "CATALOGUE",
+    "MANIFEST",
+    "ArchiveInvalid",
+    "DatabasePart",
+    "FilePart",
     "LinesFile",
+    "Manifest",
     "begin_directory",
+    "class_file",
     "read_lines",
     "read_manifest",
     "verify",
     "write_manifest",
 ]
+
+CATALOGUE: Final = "catalogue.ndjson.gz"
+MANIFEST: Final = "manifest.json"
+_FORMAT: Final = 1
+
 
 LONGEST_LINE: Final = 64 * 2**20
 LONGEST_MANIFEST: Final = 256 * 2**20
@@ -29,13 +50,110 @@ _LEVEL: Final = 3
 """Half the time of the default, for files that are a tenth longer."""
 
 
-def begin_directory(directory: Path) -> None:
-    """Make a directory for a backup; nobody else may read it, it holds secrets.
+class ArchiveInvalid(Conflict):
+    """A directory is no backup, or its files are not what was written."""
 
-    Raises:
-        ArchiveInvalid: There is something in it.
-        OSError: It cannot be made.
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A file as it was written.
+
+    Attributes:
+        lines: Objects, or rows, one a line.
+        bytes: Its length.
+        sha256: Its digest, in hexadecimal digits.
+        newest: The highest version of any group in it; 0 if it has none.
     """
+
+    lines: int
+    bytes: int
+    sha256: str
+    newest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DatabasePart:
+    """A database.
+
+    Attributes:
+        document: Its schema as JSON, complete.
+        placed: Its layout: the system of each cache group of each class.
+        position: A position of its feed from before the first object was read: who loads the
+            objects and follows the feed from there misses nothing. None: there was no feed.
+        classes: The files of its classes, by name.
+    """
+
+    document: dict[str, Any]
+    placed: dict[str, Any]
+    position: str | None
+    classes: Mapping[str, FilePart]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup holds.
+
+    Attributes:
+        created: When it was begun (RFC 3339, UTC).
+        catalogue: The file with rows of the catalogue.
+        systems: What operators said of each system, without its address.
+        databases: The databases, by name.
+    """
+
+    created: str
+    catalogue: FilePart
+    systems: dict[str, Any]
+    databases: Mapping[str, DatabasePart]
+
+    def files(self) -> dict[str, FilePart]:
+        """Return all files by their paths below the directory."""
+        classes = {
+            class_file(database, name): file
+            for database, part in self.databases.items()
+            for name, file in part.classes.items()
+        }
+        return {CATALOGUE: self.catalogue, **classes}
+
+    def to_json(self) -> bytes:
+        """Return the text of the manifest."""
+        members = {"format": _FORMAT, **asdict(self)}
+        options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
+        return orjson.dumps({**members, "digest": _digest(members)}, option=options)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Manifest:
+        """Read the text of a manifest; `ArchiveInvalid` if it is none, or was changed."""
+        try:
+            members = orjson.loads(text)
+            digest = members.pop("digest")
+            if digest != _digest(members):
+                raise ArchiveInvalid(f"{MANIFEST} is damaged: its digest is another.")
+            if (format_ := members.pop("format")) != _FORMAT:
+                raise ArchiveInvalid(f"The backup is of another format: {format_!r}.")
+            manifest = _READER.validate_python(members)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.") from error
+        databases = manifest.databases.items()
+        names = [each for name, part in databases for each in (name, *part.classes)]
+        if not all(map(NAME.fullmatch, names)):  # they become paths
+            raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.")
+        return manifest
+
+
+_READER: Final = TypeAdapter(Manifest)
+
+
+def class_file(database: str, class_name: str) -> str:
+    """Return the path of a class's file below the directory."""
+    return f"{database}/{class_name}.ndjson.gz"
+
+
+def _digest(members: dict[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(members, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def begin_directory(directory: Path) -> None:
+    """Make an empty directory that nobody else may read: it will hold secrets."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise ArchiveInvalid(f"{directory} is not empty: a backup wants a directory of its own.")
@@ -89,11 +207,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read what a backup says it holds.
-
-    Raises:
-        ArchiveInvalid: There is no backup, or its manifest is damaged.
-    """
+    """Read what a backup says it holds; raises `ArchiveInvalid`."""
     path = directory / MANIFEST
     with suppress(FileNotFoundError, NotADirectoryError):
         if path.stat().st_size > LONGEST_MANIFEST:
@@ -105,11 +219,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def verify(directory: Path, name: str, part: FilePart) -> None:
-    """Return if a file is what was written.
-
-    Raises:
-        ArchiveInvalid: It is not, or it is not there.
-    """
+    """Return if a file is what was written; raises `ArchiveInvalid`."""
     with suppress(FileNotFoundError):
         if _measured(directory / name) == (part.bytes, part.sha256):
             return
@@ -118,11 +228,7 @@ def verify(directory: Path, name: str, part: FilePart) -> None:
 
 
 def read_lines(path: Path) -> Iterator[Any]:
-    """Read the lines of a file that was verified, one at a time.
-
-    Raises:
-        ArchiveInvalid: It has changed since.
-    """
+    """Read the lines of a file that was verified, one at a time; raises `ArchiveInvalid`."""
     try:
         with gzip.open(path, "rb") as opened:
             file = cast("IO[bytes]", opened)

@@ -17,62 +17,93 @@ with `force`, and does the same again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
-from mediator.archive.backup import OnProgress
-from mediator.archive.files import read_lines, read_manifest, verify
-from mediator.archive.filling import ClassTarget, Restored
-from mediator.archive.model import CATALOGUE, DatabasePart, Manifest, class_file
-from mediator.base.clock import Clock
-from mediator.base.errors import Conflict, NotFound
+import orjson
+
+from mediator.archive.backup import ArchiveProgress, Installation, OnProgress
+from mediator.archive.files import (
+    CATALOGUE,
+    ArchiveInvalid,
+    DatabasePart,
+    Manifest,
+    class_file,
+    read_lines,
+    read_manifest,
+    verify,
+)
+from mediator.base.concurrency import result_or_raise, results_or_raise
+from mediator.base.errors import (
+    Conflict,
+    Locked,
+    MediatorError,
+    NotFound,
+    PreconditionFailed,
+    Unavailable,
+)
 from mediator.catalogue.rows import CatalogueRows
-from mediator.control.port import ControlPlane
-from mediator.data_plane.port import DataPlane
-from mediator.model.guard import WriteGuard
+from mediator.data_plane.walking import pages
+from mediator.model.operations import (
+    ANYTHING,
+    Condition,
+    Delete,
+    Get,
+    Outcome,
+    Put,
+)
+from mediator.routing.freshness import STRONG
+from mediator.routing.model import ClassRoute
+from mediator.schema.ids import check_id
 
-__all__ = ["Restoration", "RestoreTargets", "Restored"]
+__all__ = ["ClassTarget", "Restoration", "Restored"]
 
 CHUNK: Final = 200
+TIMEOUT_S: Final = 120.0
+"""For how long a write is tried; one whose process has died is resolved well within it."""
+
+_PAUSE_S: Final = 0.5
+
+
 SKEW_S: Final = 60.0
 """How far clocks of machines may be apart; that versions rise is looked at with each object."""
 
 _US: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreTargets:
-    """What a restoration writes to.
+@dataclass(slots=True)
+class Restored:
+    """What was done, or would be: databases created or overwritten, and how many objects and rows.
 
-    Attributes:
-        plane: Objects.
-        control: Schemas.
-        rows: Other rows of the catalogue.
-        guard: The guard of caches; invalidates copies of a class.
-        renew: Begins another life of a database's feed.
-        clock: The time.
+    `deleted` are objects that the backup has not got.
     """
 
-    plane: DataPlane
-    control: ControlPlane
-    rows: CatalogueRows
-    guard: WriteGuard
-    renew: Callable[[str], Awaitable[None]]
-    clock: Clock
+    created: list[str] = field(default_factory=list)
+    overwritten: list[str] = field(default_factory=list)
+    put: int = 0
+    deleted: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """An object of a backup."""
+
+    id: str
+    versions: dict[str, int]
+    values: dict[str, Any]
 
 
 class Restoration:
-    """Restores backups.
+    """Restores backups to an installation."""
 
-    Args:
-        targets: What is written to.
-        on_progress: Called with the progress.
-    """
-
-    def __init__(self, targets: RestoreTargets, on_progress: OnProgress) -> None:
-        self._to = targets
+    def __init__(self, installation: Installation, on_progress: OnProgress) -> None:
+        self._to = installation
         self._on_progress = on_progress
 
     async def run(
@@ -115,7 +146,8 @@ class Restoration:
         for name, document in documents.items():
             await self._to.control.set_schema(name, document)
         rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
-        report.rows = await self._to.rows.add(rows, self._ids(chosen))
+        ids = {name: self._to.id_of(name) for name in chosen}
+        report.rows = await CatalogueRows(self._to.catalogue).add(rows, ids)
         for name, part in chosen.items():
             await self._database(directory, name, part, report)
         return report
@@ -148,24 +180,17 @@ class Restoration:
                 documents[name] = part.document
         return documents
 
-    def _ids(self, chosen: Mapping[str, DatabasePart]) -> dict[str, str]:
-        databases = self._to.plane.model.databases
-        return {name: databases[name].id for name in chosen}
-
     async def _database(
         self, directory: Path, name: str, part: DatabasePart, report: Restored
     ) -> None:
-        present = name in report.overwritten
         for class_name in part.classes:
             await self._to.guard.invalidate_class(name, class_name)
-        await self._to.renew(name)
+        await self._to.start_feed_generation(name)
         for class_name in part.classes:
-            route = await self._to.plane.route(name, class_name)
+            route = await self._to.data.route(name, class_name)
             lines = read_lines(directory / class_file(name, class_name))
-            target = ClassTarget(
-                self._to.plane, name, route, report, self._on_progress, self._to.clock
-            )
-            await target.fill(lines, sweep=present)
+            target = ClassTarget(self._to, name, route, report, self._on_progress)
+            await target.fill(lines, sweep=name in report.overwritten)
 
 
 def _chosen(manifest: Manifest, databases: Sequence[str] | None) -> dict[str, DatabasePart]:
@@ -173,3 +198,138 @@ def _chosen(manifest: Manifest, databases: Sequence[str] | None) -> dict[str, Da
         if name not in manifest.databases:
             raise NotFound(f"The backup has no database {name}.")
     return {n: p for n, p in manifest.databases.items() if databases is None or n in databases}
+
+
+class ClassTarget:
+    """One class that is being restored; `report` is kept up with what was done."""
+
+    def __init__(
+        self,
+        installation: Installation,
+        database: str,
+        route: ClassRoute,
+        report: Restored,
+        on_progress: OnProgress,
+    ) -> None:
+        self._plane = installation.data
+        self._address = (database, route.schema.name)
+        self._route = route
+        self._report = report
+        self._on_progress = on_progress
+        self._clock = installation.clock
+
+    async def fill(self, lines: Iterator[Any], *, sweep: bool) -> None:
+        """Put the objects of a backup, and with `sweep` delete all others.
+
+        Raises:
+            ArchiveInvalid: A line is no object.
+            Conflict: A version did not rise, or what was put is not what can be read.
+            MediatorError: An object cannot be put.
+        """
+        after, done = None, 0
+        while chunk := await asyncio.to_thread(_taken, lines):
+            await self._put(chunk)
+            last = chunk[-1].id
+            if sweep:
+                await self._sweep(after, last, {line.id for line in chunk})
+            after, done = last, done + len(chunk)
+            self._on_progress(ArchiveProgress("restored", *self._address, done))
+        if sweep:
+            await self._sweep(after, None, frozenset())
+
+    async def _put(self, chunk: Sequence[_Line]) -> None:
+        decode = self._route.codec.decode_fields
+        conditions = await self._conditions([line.id for line in chunk])
+        puts = [
+            Put(*self._address, line.id, _operation(), condition, values=decode(line.values))
+            for line, condition in zip(chunk, conditions, strict=True)
+        ]
+        outcomes = results_or_raise(await self._carry_out(puts))
+        for line, outcome in zip(chunk, outcomes, strict=True):
+            _check_versions(line, outcome)
+        found = await self._look([line.id for line in chunk])
+        for line, put, now in zip(chunk, outcomes, found, strict=True):
+            # One that has other versions by now was written by somebody else.
+            if now is not None and now.versions == put.versions:
+                self._check_values(line, now)
+        self._report.put += len(chunk)
+
+    async def _conditions(self, ids: Sequence[str]) -> list[Condition]:
+        """Return a condition that holds for each object: some classes insist on one."""
+        if not self._route.schema.require_if_match:
+            return [ANYTHING] * len(ids)
+        return [Condition(present=found is not None) for found in await self._look(ids)]
+
+    async def _look(self, ids: Sequence[str]) -> list[Outcome | None]:
+        return await asyncio.gather(*map(self._read, ids))
+
+    async def _read(self, id_: str) -> Outcome | None:
+        with suppress(NotFound):
+            return await self._plane.read(Get(*self._address, id_), STRONG)
+        return None
+
+    def _check_values(self, line: _Line, outcome: Outcome) -> None:
+        if _text(self._route.codec.encode(outcome.values or {})) != _text(line.values):
+            raise Conflict(f"{self._address[1]}/{line.id} was put, and is not what was backed up.")
+
+    async def _sweep(self, after: str | None, upto: str | None, keep: Collection[str]) -> None:
+        """Delete what lies beyond one id and up to another, except for what is to stay."""
+        async for page in pages(self._plane, *self._address, after, ()):
+            beyond = upto is not None and page[-1].id.encode() > upto.encode()
+            ids = [o.id for o in page if upto is None or o.id.encode() <= upto.encode()]
+            await self._delete([id_ for id_ in ids if id_ not in keep])
+            if beyond:
+                return
+
+    async def _carry_out(self, writes: Sequence[Put | Delete]) -> list[Outcome | MediatorError]:
+        """Carry out writes; those that earlier ones stand in the way of are tried again.
+
+        A restoration that was killed may have left one behind, which is resolved in a while.
+        """
+        answers = await self._plane.batch(writes)
+        until = self._clock.monotonic() + TIMEOUT_S
+        while waiting := [n for n, a in enumerate(answers) if isinstance(a, Unavailable | Locked)]:
+            if self._clock.monotonic() > until:
+                break
+            await asyncio.sleep(_PAUSE_S)
+            again = await self._plane.batch([writes[n] for n in waiting])
+            for n, answer in zip(waiting, again, strict=True):
+                answers[n] = answer
+        return answers
+
+    async def _delete(self, ids: Sequence[str]) -> None:
+        """Delete objects; those that somebody else has deleted meanwhile need not be."""
+        there = Condition(present=True)
+        deletes = [Delete(*self._address, id_, _operation(), there) for id_ in ids]
+        for answer in await self._carry_out(deletes):
+            if not isinstance(answer, NotFound | PreconditionFailed):
+                result_or_raise(answer)
+                self._report.deleted += 1
+
+
+def _taken(lines: Iterator[Any]) -> list[_Line]:
+    return [_line(raw) for raw in islice(lines, CHUNK)]
+
+
+def _line(raw: Any) -> _Line:
+    try:
+        return _Line(check_id(raw["id"]), dict(raw["versions"]), raw["values"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise ArchiveInvalid("A line of the backup is no object.") from error
+
+
+def _check_versions(line: _Line, put: Outcome) -> None:
+    for group, version in line.versions.items():
+        if (put.versions.get(group) or 0) <= version:
+            raise Conflict(
+                f"{line.id} had version {version} of {group} in the backup, and has"
+                f" {put.versions.get(group)} now: the clock of its system is behind."
+            )
+
+
+def _operation() -> str:
+    return f"restore-{uuid4().hex}"
+
+
+def _text(values: dict[str, Any]) -> bytes:
+    return orjson.dumps(values, option=orjson.OPT_SORT_KEYS)

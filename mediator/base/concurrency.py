@@ -88,7 +88,7 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
         ended, left = await asyncio.wait(left, timeout=RETRY_S)
         for task in ended:
             if not task.cancelled():
-                task.exception()  # nobody else asks for it any more
+                task.exception()  # nobody else retrieves it any more
 
 
 async def ended_within(seconds: float, ending: Coroutine[Any, Any, None]) -> bool:

@@ -17,9 +17,9 @@ MediatorError
 │   └── AdvisoryOnly      data routes of a database in advisory mode
 ├── ResultGone        the result of a run is no longer kept
 ├── PreconditionFailed    a version differs from what the client expected
-├── PreconditionRequired  the class asks for If-Match
+├── PreconditionRequired  the class requires If-Match
 ├── IdempotencyReused     same key, other request
-├── TooManyRequests   a tenant asks for more than it may; try again later
+├── TooManyRequests   a tenant requests more than it may; try again later
 ├── StorageFull       a tenant keeps as many objects as it may
 ├── Unplaceable       no system can serve a node of the schema
 └── Unavailable       a system that is needed does not answer; try again later
@@ -137,7 +137,7 @@ class TransactionAborted(Conflict):
 
 
 class DataWouldMove(Conflict):
-    """A schema change would move or reinterpret existing data; `extra["plan"]` tells which."""
+    """A schema change would move or reinterpret existing data; `extra["plan"]` says which."""
 
 
 class NeedsScan(MediatorError):
@@ -161,7 +161,7 @@ class PreconditionFailed(MediatorError):
 
 
 class PreconditionRequired(MediatorError):
-    """The class asks for If-Match on writes to existing objects."""
+    """The class requires If-Match on writes to existing objects."""
 
 
 class IdempotencyReused(MediatorError):
@@ -182,7 +182,7 @@ class Unavailable(MediatorError):
 
 
 class TooManyRequests(MediatorError):
-    """A tenant asks for more than it may at a time; `extra["limit"]` names the limit."""
+    """A tenant requests more than it may at a time; `extra["limit"]` names the limit."""
 
     def __init__(
         self, detail: str, *, retry_after_s: float = 1.0, extra: dict[str, Any] | None = None

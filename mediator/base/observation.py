@@ -166,7 +166,7 @@ class ViewReadFinished:
     Attributes:
         database: The database.
         class_name: The class.
-        decision: `answered`; or its systems are asked, because the copies are too old (`stale`),
+        decision: `answered`; or its systems are read, because the copies are too old (`stale`),
             lack what the reader has seen (`unseen`), do not have the object (`missing`), or the
             view does not answer (`unavailable`).
         measured_s: How old the copies were at most; None: not known.

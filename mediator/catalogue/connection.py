@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 import orjson
-from sqlalchemy import Connection, make_url, select
+from sqlalchemy import Connection, CursorResult, Executable, make_url, select
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
@@ -48,13 +48,7 @@ T = TypeVar("T")
 
 
 class Catalogue:
-    """The catalogue's database, opened.
-
-    Args:
-        url: ``postgresql://…``; may carry a password, never shown.
-        migrate: Whether `open` upgrades the tables.
-        revisions: What this code knows of their revisions.
-    """
+    """The catalogue's database, by its ``postgresql://…``; `migrate` lets `open` upgrade it."""
 
     def __init__(
         self, url: str, *, migrate: bool = True, revisions: Revisions | None = None
@@ -98,12 +92,7 @@ class Catalogue:
             return await connection.run_sync(function)
 
     async def migrate(self, step: Callable[[Connection], None]) -> None:
-        """Change the tables in one transaction, without a time limit.
-
-        Raises:
-            CatalogueMismatch: See the step.
-            Unavailable: The catalogue does not answer, or refuses a statement.
-        """
+        """Change the tables in one transaction, without a time limit; raises `Unavailable`."""
         engine = create_async_engine(
             self._url, poolclass=NullPool, connect_args={"timeout": DEADLINE_S}
         )
@@ -121,34 +110,26 @@ class Catalogue:
 
     async def ping(self) -> None:
         """Return if the catalogue answers; raises `Unavailable` otherwise."""
-        async with self.begin() as connection:
-            await connection.execute(select(1))
+        await self.execute(select(1))
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction; it is committed unless the block raises.
-
-        Raises:
-            Unavailable: The catalogue does not answer.
-        """
+        """Open a transaction; it is committed unless the block raises. Raises `Unavailable`."""
         async with self.translating_errors(), self._engine.begin() as connection:
             yield connection
 
-    async def fetch(self, statement: str, *arguments: Any, retry: bool = False) -> Sequence[Any]:
-        """Run one statement, a transaction by itself, in one round trip.
+    async def execute(self, statement: Executable) -> CursorResult[Any]:
+        """Run one statement in a transaction of its own; raises `Unavailable`."""
+        async with self.begin() as connection:
+            return await connection.execute(statement)
 
-        It bypasses SQLAlchemy: every transaction waits for it.
+    async def fetch(self, statement: str, *arguments: Any, retry: bool = False) -> Sequence[Any]:
+        """Run a constant statement in one round trip, without SQLAlchemy; raises `Unavailable`.
 
         Args:
-            statement: Its text, a constant; a connection prepares it once.
+            statement: Its text, which each connection prepares once.
             arguments: Its parameters; JSON as text, which comes back as values.
             retry: Whether it may be sent twice: the server may have closed an idle connection.
-
-        Returns:
-            Its rows, by the names of their columns.
-
-        Raises:
-            Unavailable: The catalogue does not answer.
         """
         try:
             try:

@@ -32,18 +32,15 @@ class CatalogueSystems:
 
     async def load(self) -> list[StoredSystem]:
         """Read all systems in order."""
-        async with self._catalogue.begin() as connection:
-            rows = await connection.execute(select(systems).order_by(systems.c.position))
-            return [StoredSystem(row.name, row.registration, row.findings) for row in rows]
+        rows = await self._catalogue.execute(select(systems).order_by(systems.c.position))
+        return [StoredSystem(row.name, row.registration, row.findings) for row in rows]
 
     async def change(
         self, name: str, change: Callable[[StoredSystem | None], StoredSystem]
     ) -> None:
         """Store what becomes of a system, at the end of the order if it is new.
 
-        Args:
-            name: Its name.
-            change: Given the system as it is stored now, which nobody else changes meanwhile.
+        `change` gets the system as it is stored now, which nobody else changes meanwhile.
         """
         last = select(func.coalesce(func.max(systems.c.position), 0) + 1).scalar_subquery()
         stored = select(systems).where(systems.c.name == name).with_for_update()
@@ -59,8 +56,7 @@ class CatalogueSystems:
 
     async def remove(self, name: str) -> None:
         """Forget a system."""
-        async with self._catalogue.begin() as connection:
-            await connection.execute(delete(systems).where(systems.c.name == name))
+        await self._catalogue.execute(delete(systems).where(systems.c.name == name))
 
     async def secret(self, name: str, proposal: str) -> str:
         """Return a secret that all replicas share: the first one that was ever proposed."""

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Final
 
 from alembic import command
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, inspect, select, text
+from sqlalchemy import Connection, inspect, select, text
 
 from mediator.base.errors import Conflict
 from mediator.catalogue.tables import SCHEMA, revisions
@@ -64,12 +63,9 @@ class Revision:
 
 
 class Revisions:
-    """The revisions that this code knows.
+    """The revisions that this code knows, and those in the directories `more`.
 
     Every method that takes a connection is to be called in a transaction of it.
-
-    Args:
-        more: Directories with revisions besides ours.
     """
 
     def __init__(self, *more: Path) -> None:
@@ -88,7 +84,8 @@ class Revisions:
 
     def current(self, connection: Connection) -> str | None:
         """Return the revision that a catalogue has; None: it has none."""
-        return _context(connection).get_current_revision()
+        options = {"version_table_schema": SCHEMA}
+        return MigrationContext.configure(connection, opts=options).get_current_revision()
 
     def compatibility(self, connection: Connection) -> Compatibility:
         """Compare the revision of a catalogue with those of this code."""
@@ -104,11 +101,7 @@ class Revisions:
         return Compatibility.AHEAD if compatible else Compatibility.INCOMPATIBLE
 
     def check(self, connection: Connection) -> None:
-        """Return if this code can run on a catalogue as it is.
-
-        Raises:
-            CatalogueMismatch: It cannot; the message says what to do.
-        """
+        """Return if this code can run on a catalogue as it is; raises `CatalogueMismatch`."""
         compatibility = self.compatibility(connection)
         if compatibility is Compatibility.INCOMPATIBLE:
             raise self._too_new(connection)
@@ -136,21 +129,13 @@ class Revisions:
             command.upgrade(self._config(connection), _HEAD)
 
     def downgrade(self, connection: Connection, to: str) -> None:
-        """Bring a catalogue back to an older revision; what came with the later ones is lost.
-
-        Raises:
-            CatalogueMismatch: There is no such way.
-        """
+        """Bring a catalogue back to an older revision; what came with the later ones is lost."""
         _lock(connection)
         self._check_way(self.current(connection), to)
         command.downgrade(self._config(connection), to)
 
     def sql(self, current: str | None, to: str | None = None) -> str:
-        """Return the statements of an upgrade, or of a downgrade `to` a revision, as text.
-
-        Raises:
-            CatalogueMismatch: There is no such way.
-        """
+        """Return the statements of an upgrade, or of a downgrade `to` a revision, as text."""
         output = StringIO()
         config = self._config(output=output)
         if to is None:
@@ -159,11 +144,6 @@ class Revisions:
             self._check_way(current, to)
             command.downgrade(config, f"{current}:{to}", sql=True)
         return output.getvalue()
-
-    @staticmethod
-    def differences(connection: Connection, tables: MetaData) -> list[object]:
-        """Return what a catalogue has other than `tables`, as alembic reports it."""
-        return list(compare_metadata(_context(connection), tables))
 
     def _check_way(self, current: str | None, to: str) -> None:
         ids = [revision.id for revision in self.known()]
@@ -189,15 +169,6 @@ class Revisions:
         config.set_main_option("version_locations", _escaped(self._directories))
         config.attributes["connection"] = connection
         return config
-
-
-def _context(connection: Connection) -> MigrationContext:
-    ours = {"version_table_schema": SCHEMA, "include_schemas": True, "include_name": _is_ours}
-    return MigrationContext.configure(connection, opts=ours)
-
-
-def _is_ours(name: str | None, kind: str, parents: object) -> bool:  # noqa: ARG001 - alembic's shape
-    return kind != "schema" or name == SCHEMA
 
 
 def _lock(connection: Connection) -> None:

@@ -11,46 +11,19 @@ from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import (
-    access,
     api_keys,
     databases,
-    dropped_databases,
-    epoch,
-    proposals,
-    replicas,
-    revisions,
     runs,
-    schema_changes,
     secrets,
-    systems,
     tenant_databases,
     tenants,
-    transactions,
-    violations,
-    workers,
 )
 from mediator.catalogue.tenants import changed
 
-__all__ = ["KEPT", "LEFT", "CatalogueRows"]
+__all__ = ["KEPT", "CatalogueRows"]
 
 KEPT: Final[tuple[Table, ...]] = (secrets, runs, tenants, tenant_databases, api_keys)
 """Their rows are in backups."""
-
-LEFT: Final[tuple[Table, ...]] = (
-    databases,  # by their schemas
-    systems,  # how to reach them is the settings' to say
-    dropped_databases,  # nothing of them is left where it is restored
-    epoch,
-    schema_changes,
-    access,  # counts on where it is restored
-    transactions,  # resolved, or not in the backup
-    revisions,
-    violations,
-    proposals,  # what scores say there is found out anew
-    replicas,
-    workers,
-)
-"""Theirs are not."""
 
 
 class CatalogueRows:
@@ -80,10 +53,7 @@ class CatalogueRows:
     async def add(self, rows: Sequence[dict[str, Any]], ids: Mapping[str, str]) -> int:
         """Add rows that are not there; return how many were not.
 
-        Args:
-            rows: The rows.
-            ids: The ids of databases here, by name. Runs of others are left out: nobody could see
-                them.
+        Runs of databases that have no id here are left out: nobody could see them.
         """
         tables = {table.name: table for table in KEPT}
         added = 0

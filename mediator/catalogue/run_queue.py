@@ -8,17 +8,21 @@ from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import ColumnElement, delete, func, or_, select
+from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.runs import MOST_KEPT, UNDER_WAY, RunState, change
-from mediator.catalogue.tables import runs
+from mediator.catalogue.tables import runs, workers
 
-__all__ = ["HeartbeatReply", "RunQueue", "TakenRun"]
+__all__ = ["CatalogueWorkers", "HeartbeatReply", "RunQueue", "TakenRun", "WorkersSeen"]
 
-MOST_DEATHS: Final = 3
+MOST_FAILED_ATTEMPTS: Final = 3
 _DIED: Final = (
     "The worker or its Spark died {} times while it carried out this run; it may lack memory."
 )
+
+
+_REMEMBERED = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class RunQueue:
         """Take the oldest run that waits, or whose worker is gone; no two workers get the same."""
         gone = runs.c.state.in_(UNDER_WAY) & (runs.c.leased_until < func.now())
         due = (
-            select(runs.c.id, runs.c.state, runs.c.deaths)
+            select(runs.c.id, runs.c.state, runs.c.failed_attempts)
             .where(runs.c.ended.is_(None), or_(runs.c.state == "queued", gone))
             .order_by(runs.c.position)
             .limit(1)
@@ -57,16 +61,21 @@ class RunQueue:
             row = (await connection.execute(due)).first()
             if row is None:
                 return None
-            deaths = row.deaths + (row.state != "queued")
-            if deaths >= MOST_DEATHS:
-                ending = {"reasons": [_DIED.format(deaths)]}
-                failed = change(state="failed", ending=ending, ended=func.now(), deaths=deaths)
+            failed_attempts = row.failed_attempts + (row.state != "queued")
+            if failed_attempts >= MOST_FAILED_ATTEMPTS:
+                outcome = {"reasons": [_DIED.format(failed_attempts)]}
+                failed = change(
+                    state="failed",
+                    outcome=outcome,
+                    ended=func.now(),
+                    failed_attempts=failed_attempts,
+                )
                 await connection.execute(failed.where(runs.c.id == row.id))
                 return None
             taken = change(
                 state="forecasting",
                 attempt=runs.c.attempt + 1,
-                deaths=deaths,
+                failed_attempts=failed_attempts,
                 leased_until=_in(lease_s),
             )
             wanted = [runs.c[name] for name in TakenRun.__slots__]
@@ -78,9 +87,8 @@ class RunQueue:
     ) -> HeartbeatReply:
         """Report the progress of a run, and extend its lease."""
         report = change(state=state, progress=progress, leased_until=_in(lease_s))
-        async with self._catalogue.begin() as connection:
-            row = await connection.execute(report.where(_held(run)).returning(runs.c.cancelling))
-            cancelling = row.scalar_one_or_none()
+        row = await self._catalogue.execute(report.where(_held(run)).returning(runs.c.cancelling))
+        cancelling = row.scalar_one_or_none()
         if cancelling is None:
             return "lost"
         return "cancel" if cancelling else "continue"
@@ -90,27 +98,24 @@ class RunQueue:
         run: TakenRun,
         state: RunState,
         progress: Mapping[str, Any],
-        ending: Mapping[str, Any],
+        outcome: Mapping[str, Any],
     ) -> bool:
         """End a run; False if somebody else has it."""
         ended = change(
-            state=state, progress=progress, ending=ending, ended=func.now(), leased_until=None
+            state=state, progress=progress, outcome=outcome, ended=func.now(), leased_until=None
         )
-        async with self._catalogue.begin() as connection:
-            row = await connection.execute(ended.where(_held(run)).returning(runs.c.id))
-            return row.first() is not None
+        row = await self._catalogue.execute(ended.where(_held(run)).returning(runs.c.id))
+        return row.first() is not None
 
     async def release(self, run: TakenRun) -> None:
         """Give a run back, for another worker to go on with."""
         queued = change(state="queued", leased_until=None)
-        async with self._catalogue.begin() as connection:
-            await connection.execute(queued.where(_held(run)))
+        await self._catalogue.execute(queued.where(_held(run)))
 
     async def abandon(self, run: TakenRun) -> None:
         """Leave a run as a worker does that dies: it counts as a death, and `take` judges it."""
         left = change(leased_until=func.now())
-        async with self._catalogue.begin() as connection:
-            await connection.execute(left.where(_held(run)))
+        await self._catalogue.execute(left.where(_held(run)))
 
     async def old(self, older_than_s: float, limit: int) -> list[str]:
         """Return runs that ended so long ago, or before the newest that are kept of a database."""
@@ -120,14 +125,12 @@ class RunQueue:
         all_ = select(runs.c.id, runs.c.ended, newer.label("newer")).subquery()
         past = or_(all_.c.ended < _in(-older_than_s), all_.c.newer > MOST_KEPT)
         ended = select(all_.c.id).where(all_.c.ended.is_not(None), past).limit(limit)
-        async with self._catalogue.begin() as connection:
-            return list((await connection.execute(ended)).scalars())
+        return list((await self._catalogue.execute(ended)).scalars())
 
     async def forget(self, ids: Sequence[str]) -> None:
         """Remove runs that have ended."""
         ended = runs.c.ended.is_not(None)
-        async with self._catalogue.begin() as connection:
-            await connection.execute(delete(runs).where(runs.c.id.in_(ids), ended))
+        await self._catalogue.execute(delete(runs).where(runs.c.id.in_(ids), ended))
 
 
 def _held(run: TakenRun) -> ColumnElement[bool]:
@@ -137,3 +140,41 @@ def _held(run: TakenRun) -> ColumnElement[bool]:
 
 def _in(seconds: float) -> ColumnElement[Any]:
     return func.now() + timedelta(seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersSeen:
+    """How many workers of late can work, and why one of them cannot."""
+
+    working: int
+    failure: str | None
+
+
+class CatalogueWorkers:
+    """The workers."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def heartbeat(self, worker: str, failure: str | None) -> None:
+        """Say that a worker is there, and what keeps it from working."""
+        values = {"seen": func.now(), "failure": failure}
+        row = insert(workers).values(name=worker, **values)
+        async with self._catalogue.begin() as connection:
+            await connection.execute(
+                row.on_conflict_do_update(index_elements=[workers.c.name], set_=values)
+            )
+            await connection.execute(
+                delete(workers).where(workers.c.seen < func.now() - _REMEMBERED)
+            )
+
+    async def seen(self, within_s: float) -> WorkersSeen:
+        """Return the workers seen within so many seconds; an error is shown for a day."""
+        rows = list(
+            await self._catalogue.execute(
+                select(workers, workers.c.seen > func.now() - timedelta(seconds=within_s))
+            )
+        )
+        working = sum(row[-1] and row.failure is None for row in rows)
+        failures = (row.failure for row in rows if row.failure)
+        return WorkersSeen(working, next(failures, None))

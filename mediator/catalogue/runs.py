@@ -8,7 +8,7 @@ and its updates count only under that attempt
 What can happen:
 
 1. A worker dies. Its lease passes, and another one takes the run, under the next attempt.
-2. A worker is slow, loses its lease, and goes on: its heartbeat and its ending change no row, so
+2. A worker is slow, loses its lease, and goes on: its heartbeat and its outcome change no row, so
    it stops. What it writes meanwhile is kept apart by the attempt (`run_directory`).
 3. A worker ends a run and dies before the reply: the run has ended.
 4. A run is cancelled while a worker has it: the heartbeat's reply says so; if the worker dies
@@ -83,20 +83,14 @@ class StoredRun:
     """A run as the catalogue has it.
 
     Attributes:
-        id: Its id.
         position: Its place in the order of submission.
-        database: The database it belongs to.
-        database_id: The id of that database.
         document: The job, as JSON.
         dry_run: Whether it ends with its forecast.
-        state: Where it is.
         version: How often the row was changed.
         attempt: How often a worker took it.
         cancelling: Whether it is to end.
-        progress: What its worker last said.
-        ending: How it ended; empty while it has not.
-        created: When it was submitted.
-        ended: When it ended; None: it has not.
+        progress: What its worker reported last.
+        outcome: How it ended; empty while it has not.
     """
 
     id: str
@@ -110,7 +104,7 @@ class StoredRun:
     attempt: int
     cancelling: bool
     progress: dict[str, Any]
-    ending: dict[str, Any]
+    outcome: dict[str, Any]
     created: datetime
     ended: datetime | None
 
@@ -119,9 +113,9 @@ _STORED: Final = [runs.c[name] for name in StoredRun.__slots__]
 
 
 class CatalogueRuns:
-    """Runs, as those see them who want them: submits, shows, cancels and resumes.
+    """Submits, shows, cancels and resumes runs.
 
-    Whose they are is told by the id of a database: a later one of its name has none of them.
+    Runs belong to the id of a database: a later one of its name has none of them.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -146,8 +140,8 @@ class CatalogueRuns:
             document: The job.
             dry_run: Whether it ends with its forecast.
             key: By which it is recognised if it is submitted again.
-            fingerprint: What was submitted under the key.
-            bound: How many runs the tenant may have; None: as many as it likes.
+            fingerprint: Of what was submitted under the key.
+            bound: How many runs the tenant may have; None: any number.
 
         Raises:
             IdempotencyReused: The key was used for another job.
@@ -163,7 +157,7 @@ class CatalogueRuns:
             dry_run=dry_run,
             state="queued",
             progress={},
-            ending={},
+            outcome={},
             key=key,
             fingerprint=fingerprint,
         )
@@ -173,27 +167,18 @@ class CatalogueRuns:
                 added = await connection.execute(row.on_conflict_do_nothing().returning(*_STORED))
                 if found := added.first():
                     return _run(found), False
-            earlier = await connection.execute(
-                select(*_STORED, runs.c.fingerprint).where(
-                    # Without a key nothing came before: `= null` finds nothing, `is null` would.
-                    runs.c.database_id == database_id,
-                    runs.c.key == literal(key, Text),
-                )
-            )
+            # Without a key nothing came before: `= null` finds nothing, `is null` would.
+            same_key = (runs.c.database_id == database_id) & (runs.c.key == literal(key, Text))
+            earlier = await connection.execute(select(*_STORED, runs.c.fingerprint).where(same_key))
             same = earlier.mappings().first()
         if same is None and bound is not None and not room:
             raise bound.refusal()
         return _the_same(same, fingerprint), True
 
     async def find(self, database_id: str, run: str) -> StoredRun:
-        """Return a run.
-
-        Raises:
-            NotFound: There is none of this id.
-        """
+        """Return a run; raises `NotFound`."""
         found = select(*_STORED).where(_is(database_id, run))
-        async with self._catalogue.begin() as connection:
-            row = (await connection.execute(found)).first()
+        row = (await self._catalogue.execute(found)).first()
         return _stored(row)
 
     async def newest(self, database_id: str, before: int | None, limit: int) -> list[StoredRun]:
@@ -201,31 +186,24 @@ class CatalogueRuns:
         beyond = true() if before is None else runs.c.position < before
         listed = select(*_STORED).where(runs.c.database_id == database_id, beyond)
         listed = listed.order_by(runs.c.position.desc()).limit(limit)
-        async with self._catalogue.begin() as connection:
-            return [_run(row) for row in await connection.execute(listed)]
+        return [_run(row) for row in await self._catalogue.execute(listed)]
 
     async def count(self) -> dict[tuple[str, str], int]:
         """Count the runs that are kept, by database and state."""
         of = (runs.c.database, runs.c.state)
-        async with self._catalogue.begin() as connection:
-            rows = await connection.execute(select(*of, func.count()).group_by(*of))
-            return {(database, state): count for database, state, count in rows}
+        rows = await self._catalogue.execute(select(*of, func.count()).group_by(*of))
+        return {(row.database, row.state): row[-1] for row in rows}
 
     async def cancel(self, database_id: str, run: str) -> StoredRun:
-        """Ask for the end of a run; one that nobody has ends at once.
-
-        Raises:
-            NotFound: There is none of this id.
-            Conflict: It has ended in another way.
-        """
+        """End a run that nobody has, or let its worker end it; `Conflict` if it has ended."""
         idle = or_(runs.c.state == "queued", runs.c.leased_until < func.now())
         async with self._catalogue.begin() as connection:
             ended = change(state="cancelled", ended=func.now(), leased_until=None)
             await connection.execute(
                 ended.where(_is(database_id, run), runs.c.ended.is_(None), idle)
             )
-            asked = change(cancelling=True).where(_is(database_id, run), runs.c.ended.is_(None))
-            await connection.execute(asked.where(runs.c.cancelling.is_(False)))
+            cancelled = change(cancelling=True).where(_is(database_id, run), runs.c.ended.is_(None))
+            await connection.execute(cancelled.where(runs.c.cancelling.is_(False)))
             found = await connection.execute(select(*_STORED).where(_is(database_id, run)))
             stored = _stored(found.first())
         if stored.state in ENDED - {"cancelled"}:
@@ -241,7 +219,12 @@ class CatalogueRuns:
             Conflict: It is done, was stopped by its limits, or has not ended.
         """
         queued = change(
-            state="queued", cancelling=False, deaths=0, ended=None, ending={}, leased_until=None
+            state="queued",
+            cancelling=False,
+            failed_attempts=0,
+            ended=None,
+            outcome={},
+            leased_until=None,
         )
         async with self._catalogue.begin() as connection:
             if bound is not None and not await _tenant_has_room(connection, bound):

@@ -63,6 +63,10 @@ NOTED: Final = 1_000
 HOLD_S: Final = 30.0
 """Seconds after which a hold ends whose holder does not end it."""
 
+_CLEARED_FOR: Final = timedelta(hours=1)
+"""For how long what is left of a dropped database is cleared again: by then no replica is left that
+could still write something under its id."""
+
 _NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,7 +106,7 @@ class CatalogueSchemas:
         """Hold the writes to classes; return the new moment, and the database as it is then.
 
         The hold ends when the database is put or removed under it, when it is released, or after
-        `HOLD_S`, whoever sees to it then.
+        `HOLD_S`, by any replica.
 
         Raises:
             PreconditionFailed: Somebody else has changed the schema meanwhile.
@@ -136,10 +140,9 @@ class CatalogueSchemas:
                 await _next(connection, name)
 
     async def put(self, database: StoredDatabase) -> tuple[Moment, StoredDatabase]:
-        """Store a schema whose version follows the stored one; return the moment and what it is.
+        """Store a schema whose version follows the stored one; return the moment and the database.
 
-        Args:
-            database: The database; its `hold` is the one under which it is put, and ends.
+        It is put under its `hold`, if it has one, which ends.
 
         Raises:
             PreconditionFailed: Somebody else has changed the schema meanwhile, or has dropped the
@@ -167,11 +170,7 @@ class CatalogueSchemas:
         """Forget a database with all that the catalogue keeps of it; return the new moment.
 
         What is left of it elsewhere is to be cleared, see `dropped`. Its runs end, and count as
-        past their retention: whoever removes those removes their results as well.
-
-        Raises:
-            PreconditionFailed: Somebody else has changed the schema meanwhile.
-            Conflict: The hold has ended before, or somebody else holds writes to the database.
+        past their retention: who removes those removes their results as well. Raises as `put`.
         """
         name, id_ = database.name, database.id
         kept = {"document": database.document, "layout": database.layout}
@@ -186,6 +185,23 @@ class CatalogueSchemas:
                 await connection.execute(delete(table).where(table.c.database == name))
         return new
 
+    async def dropped(self) -> list[StoredDatabase]:
+        """Return databases that were dropped a short while ago, as they were.
+
+        In a catalogue that was restored, one may be there again.
+        """
+        gone = select(dropped_databases).where(
+            dropped_databases.c.id.not_in(select(databases.c.id))
+        )
+        rows = await self._catalogue.execute(gone)
+        return [StoredDatabase(r.name, r.id, 0, r.document, r.layout) for r in rows]
+
+    async def forget_dropped(self, id_: str) -> None:
+        """Forget one that has been cleared, if nobody can write to it any more."""
+        late = dropped_databases.c.at < func.now() - _CLEARED_FOR
+        cleared = delete(dropped_databases).where(dropped_databases.c.id == id_, late)
+        await self._catalogue.execute(cleared)
+
     async def are_written(self, database: str, classes: Collection[str]) -> bool:
         """Whether writes over several records are under way that write to any of these."""
         named = func.jsonb_path_exists(
@@ -198,16 +214,11 @@ class CatalogueSchemas:
             transactions.c.state.in_((State.PREPARING, State.COMMITTED)),
             named,
         )
-        async with self._catalogue.begin() as connection:
-            return bool((await connection.execute(select(open_.exists()))).scalar())
+        return bool((await self._catalogue.execute(select(open_.exists()))).scalar())
 
 
 async def _keep_unchanged(connection: AsyncConnection) -> int:
-    """Keep changes from coming between the reads of a transaction; wait for one under way.
-
-    Returns:
-        The epoch.
-    """
+    """Return the epoch, and let no change come between the reads of this transaction."""
     locked = select(epoch.c.epoch).with_for_update(read=True)
     return int((await connection.execute(locked)).scalar_one())
 

@@ -49,12 +49,7 @@ class StoredDatabase:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment in the history of schemas.
-
-    Attributes:
-        epoch: How many changes there were.
-        change: The id of the last of them; None if it is not noted.
-    """
+    """How many changes of schemas there were, and the id of the last; None if it is not noted."""
 
     epoch: int
     change: str | None = None

@@ -72,8 +72,8 @@ databases = Table(
     Column("owned_until", JSONB, nullable=False, server_default=text("'{}'")),
 )
 """One row per database: its id, which none ever had before, its schema as JSON, where each cache
-group of each class lives, the classes whose writes are held while they are placed anew, and until
-when the objects of classes had owners that have none any more."""
+group of each class is placed, the classes whose writes are held while they are placed anew, and
+until when the objects of classes had owners that have none any more."""
 
 dropped_databases = Table(
     "dropped_databases",
@@ -219,11 +219,11 @@ runs = Table(
     Column("state", Text, nullable=False),
     Column("version", BigInteger, nullable=False, default=1),
     Column("attempt", Integer, nullable=False, default=0),
-    Column("deaths", Integer, nullable=False, default=0),
+    Column("failed_attempts", Integer, nullable=False, default=0),
     Column("cancelling", Boolean, nullable=False, default=False),
     Column("leased_until", DateTime(timezone=True)),
     Column("progress", JSONB, nullable=False),
-    Column("ending", JSONB, nullable=False),
+    Column("outcome", JSONB, nullable=False),
     Column("created", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("ended", DateTime(timezone=True)),
     Column("key", Text),
@@ -240,7 +240,7 @@ workers = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("seen", DateTime(timezone=True), nullable=False),
-    Column("trouble", Text),
+    Column("failure", Text),
 )
 """Workers that were seen, and why one of them cannot work."""
 

@@ -36,9 +36,8 @@ class CatalogueTenants:
 
     async def version(self) -> int:
         """Return the newest version."""
-        async with self._catalogue.begin() as connection:
-            found = await connection.execute(select(access.c.version))
-            return int(found.scalar_one_or_none() or 0)
+        found = await self._catalogue.execute(select(access.c.version))
+        return int(found.scalar_one_or_none() or 0)
 
     async def snapshot(self) -> AccessSnapshot:
         """Read everything, as of one version."""
@@ -54,11 +53,7 @@ class CatalogueTenants:
         return AccessSnapshot(version, named, keys, owners)
 
     async def put(self, name: str, limits: Mapping[str, Any]) -> None:
-        """Create a tenant, or change its limits.
-
-        Raises:
-            Conflict: The name is the operator's.
-        """
+        """Create a tenant, or change its limits; `Conflict` if the name is the operator's."""
         if name == OPERATOR:
             raise Conflict("The operator's tenant is there always, and has no limits.")
         row = insert(tenants).values(name=name, limits=dict(limits))
@@ -70,12 +65,7 @@ class CatalogueTenants:
             )
 
     async def remove(self, name: str) -> None:
-        """Remove a tenant that owns nothing, with its keys.
-
-        Raises:
-            NotFound: There is none.
-            Conflict: It owns databases.
-        """
+        """Remove a tenant with its keys; `NotFound`, or `Conflict` if it owns databases."""
         async with self._change() as connection:
             owned = select(func.count()).where(tenant_databases.c.tenant == name)
             if (await connection.execute(owned)).scalar_one():
@@ -86,12 +76,7 @@ class CatalogueTenants:
                 raise NotFound("There is no such tenant.")
 
     async def own(self, tenant: str, database: str) -> None:
-        """Make a tenant the owner of a database.
-
-        Raises:
-            NotFound: There is no such tenant.
-            AlreadyExists: Another tenant owns it.
-        """
+        """Make a tenant the owner of a database; `NotFound`, `AlreadyExists` if another owns it."""
         async with self._change() as connection:
             await _expect(connection, tenant)
             row = insert(tenant_databases).values(database=database, tenant=tenant)
@@ -101,11 +86,7 @@ class CatalogueTenants:
                 raise AlreadyExists(f"Another tenant owns the database {database}.")
 
     async def disown(self, tenant: str, database: str) -> None:
-        """Take a database from a tenant, which leaves its objects as they are.
-
-        Raises:
-            NotFound: The tenant does not own it.
-        """
+        """Take a database from a tenant, with its objects as they are; raises `NotFound`."""
         owned = delete(tenant_databases).where(
             tenant_databases.c.tenant == tenant, tenant_databases.c.database == database
         )
@@ -116,12 +97,7 @@ class CatalogueTenants:
     async def add_key(
         self, new: NewKey, principal: Principal, label: str, expires: float | None
     ) -> None:
-        """Keep a key.
-
-        Raises:
-            NotFound: There is no such tenant.
-            Conflict: The tenant, or the installation, has too many keys.
-        """
+        """Keep a key; `NotFound`, or `Conflict` if the tenant or the installation has too many."""
         row = insert(api_keys).values(
             id=new.id,
             tenant=principal.tenant,
@@ -137,11 +113,7 @@ class CatalogueTenants:
             await connection.execute(row)
 
     async def revoke(self, tenant: str, id_: str) -> None:
-        """Forget a key.
-
-        Raises:
-            NotFound: The tenant has no such key.
-        """
+        """Forget a key; raises `NotFound`."""
         revoked = delete(api_keys).where(api_keys.c.tenant == tenant, api_keys.c.id == id_)
         async with self._change() as connection:
             if not (await connection.execute(revoked)).rowcount:

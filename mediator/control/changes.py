@@ -1,27 +1,42 @@
-"""Schema changes: the stored form, and the effects on data that is there."""
+"""Schema changes: the plan of one, its effects on data that is there, and on the view."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from mediator.base.errors import DataWouldMove, Unplaceable
+from mediator.base.errors import DataWouldMove, Location, SchemaInvalid, Unplaceable
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
-from mediator.control.layout import fragments_of, layout_of, same_place, view_system_of
+from mediator.control.layout import (
+    copies_of,
+    fragments_of,
+    layout_of,
+    location_of,
+    same_place,
+    view_system_of,
+)
+from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.parse import schema_document
 from mediator.schema.tree import Mode, Schema
-from mediator.stores.port import Fragment
+from mediator.stores.port import Fragment, Mirror
+from mediator.stores.systems import Systems
 
 __all__ = [
-    "drifted",
+    "SchemaPlan",
+    "check_view",
+    "decide_change",
     "left_behind",
-    "reinterpreted",
+    "missing_copies",
+    "notes_on_view",
+    "obsolete_copies",
     "replaced",
     "stored_form",
     "unused",
+    "without_copies",
     "would_move",
 ]
 
@@ -66,7 +81,7 @@ def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
     )
 
 
-def drifted(
+def _drifted(
     present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str]
 ) -> set[tuple[str, str]]:
     """Return what the present schema would place elsewhere today."""
@@ -77,7 +92,7 @@ def drifted(
     return {(move.node, move.proposed) for move in today.moves}
 
 
-def reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
+def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
     """Return which stored values the new schema would decode otherwise, or not at all."""
     plan = []
     for class_name in sorted(holding):
@@ -129,3 +144,80 @@ def left_behind(
 
 def _alike(one: Fragment, other: Fragment) -> bool:
     return one.fields == other.fields and one.groups == other.groups
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPlan:
+    """What setting a schema would change."""
+
+    stored: StoredDatabase | None
+    new: StoredDatabase
+    present: DatabaseRoute | None
+    route: DatabaseRoute
+    holding: frozenset[str]
+    decision: Decision
+    moves: Sequence[dict[str, Any]]
+    epoch: int
+
+
+def decide_change(
+    schema: Schema,
+    present: DatabaseRoute | None,
+    holding: set[str],
+    candidates: Sequence[Candidate],
+) -> tuple[Decision, list[dict[str, Any]]]:
+    """Decide placements; classes that hold data stay, and the moves of the change are returned.
+
+    Scores that have drifted since the last schema are no reason to refuse this one: they make a
+    proposal. Only what the change itself would move counts.
+    """
+    if present is None or not holding:
+        return decide(schema, candidates), []
+    decision = decide(schema, candidates, pins_of(present, sorted(holding)))
+    moved_anyway = _drifted(present, candidates, holding)
+    moves = [
+        {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
+        for m in decision.moves
+        if m.required or (m.node, m.proposed) not in moved_anyway
+    ]
+    return decision, moves + _reinterpreted(schema, present.schema, holding)
+
+
+def without_copies(systems: Systems) -> list[str]:
+    """Return the names of the systems that cannot hold copies."""
+    return [guarded.name for guarded in systems if not isinstance(guarded.store, Mirror)]
+
+
+def check_view(schema: Schema, view: str | None, systems: Systems) -> None:
+    """Raise `SchemaInvalid` if a database is to have a view and no system can hold it."""
+    if schema.mode is not Mode.MICROBATCHED:
+        return
+    if view is None:
+        mistake = "no system that takes copies is proven for scans, sorting and range queries"
+        location = Location("/materialised_view", mistake)
+    else:
+        guarded = systems.find(view)
+        if guarded is None or isinstance(guarded.store, Mirror):
+            return
+        mistake = f"{view} cannot hold copies of objects"
+        location = Location("/materialised_view/system", mistake)
+    raise SchemaInvalid(f"There can be no materialised view: {mistake}.", locations=[location])
+
+
+def notes_on_view(schema: Schema, views: ViewService) -> list[str]:
+    """Return the note that a view will not be maintained, if so."""
+    if schema.mode is not Mode.MICROBATCHED or views.is_active:
+        return []
+    return ["Without a coordination Redis nothing is copied into the view: it answers no reads."]
+
+
+def missing_copies(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
+    """Return the copies of a new layout that the view does not have yet."""
+    present_copies = set(map(location_of, copies_of(present)))
+    return [copy for copy in copies_of(new) if location_of(copy) not in present_copies]
+
+
+def obsolete_copies(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
+    """Return the copies that the view does not need any more."""
+    needed = set(map(location_of, copies_of(new)))
+    return [copy for copy in copies_of(present) if location_of(copy) not in needed]

@@ -9,7 +9,7 @@ not learnt of it yet may leave something once more, and a system may not have an
 from __future__ import annotations
 
 from mediator.base.errors import Unavailable
-from mediator.catalogue.dropped_databases import DroppedDatabases
+from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.changes.feed import Feed
 from mediator.control.layout import copies_of, fragments_of, route_of
@@ -20,16 +20,10 @@ __all__ = ["Clearing"]
 
 
 class Clearing:
-    """Clears dropped databases.
+    """Clears dropped databases; what a system held that is gone went with it."""
 
-    Args:
-        dropped: The databases that were dropped.
-        systems: The systems at hand; what one held that is gone went with it.
-        feed: The feeds; None: there are none.
-    """
-
-    def __init__(self, dropped: DroppedDatabases, systems: Systems, feed: Feed | None) -> None:
-        self._dropped = dropped
+    def __init__(self, catalogue: CatalogueSchemas, systems: Systems, feed: Feed | None) -> None:
+        self._catalogue = catalogue
         self._systems = systems
         self._feed = feed
 
@@ -40,7 +34,7 @@ class Clearing:
             Unavailable: The catalogue, a system or the feed does not answer; the next run does it.
         """
         failure: Unavailable | None = None
-        for database in await self._dropped.load():
+        for database in await self._catalogue.dropped():
             try:
                 await self._clear(database)
             except Unavailable as error:
@@ -54,7 +48,7 @@ class Clearing:
             await self._drop(fragment)
         if self._feed is not None:
             await self._feed.clear(database.id)
-        await self._dropped.forget(database.id)
+        await self._catalogue.forget_dropped(database.id)
 
     async def _drop(self, fragment: Fragment) -> None:
         guarded = self._systems.find(fragment.system)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,8 +13,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import NotFound, Unplaceable
 from mediator.base.observation import Observer, ProposalRecorded
 from mediator.base.offload import offload
-from mediator.catalogue.events import CatalogueEvents
-from mediator.catalogue.proposals import CatalogueProposals
+from mediator.catalogue.evaluations import CatalogueEvents, CatalogueProposals
 from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
 from mediator.placement.candidates import Candidate
@@ -46,35 +45,23 @@ class Hysteresis:
     dwell_s: float
 
 
+@dataclass(eq=False)
 class PlacementEvaluation:
     """Compares the placements in force with those that present metrics would give."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        executor: Executor,
-        events: CatalogueEvents,
-        proposals: CatalogueProposals,
-        hysteresis: Hysteresis,
-        observe: Observer,
-        clock: Clock,
-    ) -> None:
-        self._registry = registry
-        self._executor = executor
-        self._events = events
-        self._proposals = proposals
-        self._observe = observe
-        self._clock = clock
-        self._hysteresis = hysteresis
-        self._violations: dict[str, ViolationState] = {}
+    _registry: Registry
+    _executor: Executor
+    events: CatalogueEvents
+    _proposals: CatalogueProposals
+    _hysteresis: Hysteresis
+    _observe: Observer
+    _clock: Clock
+    _violations: dict[str, ViolationState] = field(default_factory=dict, init=False)
 
     async def evaluate(self, busy_share: float = 1.0) -> None:
         """Evaluate every database once: record proposals and violations.
 
-        The event loop is yielded after each of them.
-
-        Args:
-            busy_share: The share of the event loop's time that this may take.
+        The event loop is yielded after each, and `busy_share` of its time is used at most.
         """
         model = self._executor.model
         self._forget(model.databases.keys())
@@ -96,10 +83,6 @@ class PlacementEvaluation:
             if database in (None, name) and route.id in proposed
             for proposal in proposed[route.id].by_node.values()
         ]
-
-    async def violations(self, database: str | None) -> list[dict[str, Any]]:
-        """List violation events, newest first."""
-        return await self._events.newest(database)
 
     def explain(self, database: str, node: str) -> dict[str, Any]:
         """Explain the placement of a node that is in force, by today's metrics."""
@@ -156,7 +139,7 @@ class PlacementEvaluation:
         for phase, detected in events:
             if phase == "began":
                 self._observe(detected)
-            await self._events.record(phase, detected)
+            await self.events.record(phase, detected)
 
     async def _decisions(
         self, model: RoutingModel

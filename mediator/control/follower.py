@@ -21,9 +21,11 @@ nor a request costs the more, the more databases there are. What may come in bet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
+from mediator.base.errors import MediatorError
 from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import (
@@ -32,14 +34,13 @@ from mediator.catalogue.stored_databases import (
     Snapshot,
     StoredDatabase,
 )
-from mediator.control.coalescing import Coalesced
 from mediator.control.layout import fragments_of, is_read_by, route_of, same_place
 from mediator.data_plane.executor import Executor
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.stores.port import Fragment
 
-__all__ = ["Follower"]
+__all__ = ["Coalesced", "Follower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,7 @@ class _Known:
 
 
 class Follower:
-    """Keeps an executor's routing model up with the catalogue.
-
-    Args:
-        catalogue: Schemas as they are set.
-        executor: Whose model it is; nobody else gives it one.
-        calls: Refuses writes to classes that are held.
-    """
+    """Keeps an executor's routing model, which nobody else sets, up with the catalogue."""
 
     def __init__(self, catalogue: CatalogueSchemas, executor: Executor, calls: StoreCalls) -> None:
         self._catalogue = catalogue
@@ -82,11 +77,6 @@ class Follower:
         placed = self._known.databases.get(name)
         return placed.stored if placed else None
 
-    @property
-    def holds(self) -> bool:
-        """Whether writes to some class are held."""
-        return any(placed.stored.hold for placed in self._known.databases.values())
-
     def all(self) -> list[StoredDatabase]:
         """Return all databases, in the order of their names."""
         return [placed.stored for _, placed in sorted(self._known.databases.items())]
@@ -94,16 +84,12 @@ class Follower:
     async def in_force(self) -> int:
         """Put in force what has changed, end holds that are overdue, and return the epoch."""
         await self.look()
-        if self.holds:
+        if any(placed.stored.hold for placed in self._known.databases.values()):
             await self._catalogue.release_overdue()
         return self._known.moment.epoch
 
     async def catch_up(self) -> None:
-        """Put in force what has changed by now; waits for a change that is being made.
-
-        Raises:
-            Unavailable: The catalogue does not answer.
-        """
+        """Put in force what has changed by now; waits for a change that is being made."""
         while True:
             before = self._known
             news = await self._catalogue.since(before.moment)
@@ -196,3 +182,37 @@ async def _placed(known: _Placed | None, stored: StoredDatabase) -> _Placed:
     if known is not None and known.stored == replace(stored, hold=known.stored.hold):
         return _Placed(stored, known.route)
     return _Placed(stored, await offload(True, route_of, stored))
+
+
+class Coalesced:
+    """Runs something for all callers, one run at a time.
+
+    A caller gets a run that *started after its call*, since the present one may have read too
+    early. All calls during a run share the next one, with its failure, so each waits for two runs
+    at most. A run whose caller is cancelled does not count; the next caller starts another.
+    """
+
+    def __init__(self, run: Callable[[], Awaitable[object]]) -> None:
+        self._run = run
+        self._lock = asyncio.Lock()
+        self._started = 0
+        self._ended = 0
+        self._failure: MediatorError | None = None
+
+    async def __call__(self) -> None:
+        """Wait for a run that starts from now on; raises what it raises."""
+        started_before = self._started
+        async with self._lock:
+            if self._ended <= started_before:
+                await self._run_once()
+            if self._failure is not None:
+                raise self._failure.with_traceback(None)
+
+    async def _run_once(self) -> None:
+        self._started += 1
+        self._failure = None
+        try:
+            await self._run()
+        except MediatorError as error:
+            self._failure = error
+        self._ended = self._started

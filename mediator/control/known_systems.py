@@ -1,30 +1,94 @@
-"""Systems as a replica knows them, and changes of what is stated about them."""
+"""Systems as a replica knows them: findings about them, and what is stated about them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic import TypeAdapter
 
 from mediator.base.errors import Conflict, Invalid, Location
 from mediator.catalogue.registrations import StoredSystem
-from mediator.control.findings import Findings, registration_from, registration_to
 from mediator.control.port import SystemRegistration
-from mediator.stores.port import SystemConfig
+from mediator.placement.calibration import Calibration
+from mediator.schema.annotations import Capability, Metric
+from mediator.schema.types import FieldType
+from mediator.stores.port import ServerFacts, SystemConfig
+from mediator.stores.probe import CapabilityFinding, ProbeReport
 
 __all__ = [
+    "Findings",
     "KnownSystem",
     "amended",
-    "check_acceptable",
     "check_same",
     "configured",
-    "is_elsewhere",
+    "findings_of",
     "known_from",
     "not_understood",
     "stored_form",
     "updated",
     "with_statements",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Probe and calibration of one server version; about another version they are void.
+
+    Attributes:
+        server: Product and version.
+        durability_s: Seconds of acknowledged writes that a crash may lose, if known.
+        replicas: Connected replicas, if known.
+        capabilities: What was proven or refuted, and how.
+        inexact: Field types for which the store lacks an exact operator.
+        calibrated: Metrics of the synthetic workload.
+        p99: 99th percentiles of its latencies.
+        acceptable: Whether the system may hold data; if not, `reason` says why.
+    """
+
+    server: str
+    durability_s: float | None
+    replicas: int | None
+    capabilities: Mapping[Capability, CapabilityFinding]
+    inexact: frozenset[FieldType]
+    calibrated: Mapping[Metric, float]
+    p99: Mapping[Metric, float] = field(default_factory=dict)
+    acceptable: bool = True
+    reason: str = ""
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def proven(self) -> frozenset[Capability]:
+        """Capabilities that were probed or observed to be there."""
+        return frozenset(c for c, v in self.capabilities.items() if v.state == "proven")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form for the catalogue and for operators."""
+        form: dict[str, Any] = _FINDINGS.dump_python(self, mode="json")
+        capabilities = dict(sorted(form["capabilities"].items()))
+        return {**form, "capabilities": capabilities, "inexact": sorted(form["inexact"])}
+
+
+_FINDINGS: Final = TypeAdapter(Findings)
+
+
+def findings_of(
+    report: ProbeReport, facts: ServerFacts, calibration: Calibration | None
+) -> Findings:
+    """Join the results of the probe and of the calibration."""
+    return Findings(
+        server=f"{facts.server} {facts.version}",
+        durability_s=facts.durability_s,
+        replicas=facts.replicas,
+        capabilities=report.capabilities,
+        inexact=report.inexact,
+        calibrated=calibration.metrics if calibration else {},
+        p99=calibration.p99 if calibration else {},
+        acceptable=report.acceptable,
+        reason=report.reason,
+        details=facts.details,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +113,24 @@ def not_understood(config: SystemConfig) -> Invalid:
     )
 
 
-def check_acceptable(known: KnownSystem, findings: Findings) -> None:
-    """Refuse a system that cannot hold data."""
-    if not findings.acceptable:
-        raise Conflict(f"The system {known.name} cannot hold data: {findings.reason}")
-
-
 def known_from(system: StoredSystem) -> KnownSystem:
     """Return a system as the catalogue keeps it."""
-    findings = Findings.from_json(system.findings) if system.findings else None
-    return KnownSystem(registration_from(system.registration), findings)
+    form = system.registration
+    findings = _FINDINGS.validate_python(system.findings) if system.findings else None
+    config, declared = SystemConfig(**form["config"]), tuple(form["declared"])
+    return KnownSystem(SystemRegistration(config, declared, dict(form["metrics"])), findings)
 
 
 def stored_form(known: KnownSystem) -> StoredSystem:
-    """Return a system as the catalogue is to keep it."""
+    """Return a system as the catalogue is to keep it, with the URL."""
+    config = known.registration.config
+    registration = {
+        "config": {name: getattr(config, name) for name in SystemConfig.__slots__},
+        "declared": list(known.registration.declared),
+        "metrics": dict(known.registration.metrics or {}),
+    }
     findings = known.findings.to_json() if known.findings else {}
-    return StoredSystem(known.name, registration_to(known.registration), findings)
+    return StoredSystem(known.name, registration, findings)
 
 
 def amended(
@@ -109,11 +175,6 @@ def configured(registration: SystemRegistration, known: KnownSystem | None) -> K
         metrics=registration.metrics or known.registration.metrics,
     )
     return replace(known, registration=kept)
-
-
-def is_elsewhere(own: KnownSystem, other: KnownSystem) -> bool:
-    """Whether another replica has another address of a system."""
-    return own.registration.config != other.registration.config
 
 
 def check_same(known: KnownSystem, target: KnownSystem) -> None:

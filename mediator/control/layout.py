@@ -1,4 +1,4 @@
-"""Layouts: where each cache group of each class lives, as the catalogue keeps it.
+"""Layouts: where each cache group of each class is placed, as the catalogue keeps it.
 
 Stores name records of a class by its *generation*. A class gets one when it is made, and another
 one when it is placed anew and leaves a system. So whatever still goes to a place that was left, a
@@ -39,13 +39,10 @@ def layout_of(
     view: str | None,
     present: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the layout of a decision, with the schema version of each class, and the view.
+    """Return the layout of a decision, with the schema version of each class.
 
-    Args:
-        decision: The decision.
-        versions: The schema version of each class.
-        view: The system that gets copies of whole objects.
-        present: The layout that is in force, from which classes keep their generations.
+    `view` is the system that gets copies of whole objects; from the layout `present`, classes keep
+    their generations.
     """
     return {
         class_name: {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -24,37 +25,25 @@ __all__ = ["LEASE_S", "Membership"]
 LEASE_S: Final = 120.0
 """Seconds for which a replica without the catalogue goes on writing."""
 
-_EXPIRED_S: Final = LEASE_S + 5.0
+EXPIRED_S: Final = LEASE_S + 5.0
 """Clocks run at almost the same speed: after so long, by the catalogue's, a lease is over."""
 
 _TIMEOUT_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 
 
+@dataclass(eq=False)
 class Membership:
     """This replica among the others.
 
-    Args:
-        replicas: All of them.
-        name: The name of this one.
-        in_force: Looks at the catalogue, puts in force what has changed, and returns the epoch.
-        calls: What writes, under the lease.
-        clock: The time.
+    `in_force` looks at the catalogue, puts in force what has changed, and returns the epoch.
     """
 
-    def __init__(
-        self,
-        replicas: CatalogueReplicas,
-        name: str,
-        in_force: Callable[[], Awaitable[int]],
-        calls: StoreCalls,
-        clock: Clock,
-    ) -> None:
-        self._replicas = replicas
-        self._name = name
-        self._in_force = in_force
-        self._calls = calls
-        self._clock = clock
+    _replicas: CatalogueReplicas
+    _name: str
+    _in_force: Callable[[], Awaitable[int]]
+    _calls: StoreCalls
+    _clock: Clock
 
     async def renew(self) -> None:
         """Confirm what is in force; raises `Unavailable` if the catalogue does not answer."""
@@ -82,11 +71,11 @@ class Membership:
         """
         await self._calls.admission.drained()
         until = self._clock.monotonic() + _TIMEOUT_S
-        while late := await self._replicas.behind(self._name, epoch, _EXPIRED_S):
+        while late := await self._replicas.behind(self._name, epoch, EXPIRED_S):
             if self._clock.monotonic() > until:
                 raise Unavailable(
                     f"Replicas ({len(late)}) do not confirm that they hold their writes; those that"
-                    f" have ended without saying so are counted out after {_EXPIRED_S:.0f} s.",
+                    f" have ended without saying so are counted out after {EXPIRED_S:.0f} s.",
                     system="catalogue",
                     retry_after_s=30,
                 )

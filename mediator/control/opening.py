@@ -1,26 +1,27 @@
-"""Opening a system: its store is made, opened, and examined if nothing is known of its server."""
+"""Opening of systems: a store is made, opened, and examined if nothing is known of its server."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-from mediator.control.findings import Findings, findings_of
-from mediator.control.known_systems import not_understood
+from mediator.base.concurrency import end
+from mediator.control.known_systems import Findings, findings_of, not_understood
 from mediator.placement.calibration import calibrate
 from mediator.schema.annotations import Capability
 from mediator.stores.port import Store, StoreUnavailable, SystemConfig
 from mediator.stores.probe import probe
 from mediator.stores.systems import StoreFactory
 
-__all__ = ["Opening"]
+__all__ = ["Opening", "Retirement"]
+
+
+BEFORE_S: Final = 10.0
+"""What passes at most between finding a store and calling it."""
 
 
 class Opening:
-    """Opens systems.
-
-    Args:
-        factory: Makes a store of the right kind.
-    """
+    """Opens systems; the factory makes a store of the right kind."""
 
     def __init__(self, factory: StoreFactory) -> None:
         self._factory = factory
@@ -29,11 +30,9 @@ class Opening:
     async def open(
         self, config: SystemConfig, findings: Findings | None = None
     ) -> tuple[Store, Findings]:
-        """Return an open store, and what was found out about its server, now or before.
+        """Return an open store, and the findings about its server, known or new.
 
-        Args:
-            config: How the system is reached.
-            findings: What is known of it; it holds for one version of the server (guarantee 6).
+        What is known holds for one version of the server (guarantee 6).
 
         Raises:
             Invalid: There is no such kind, or no such URL.
@@ -65,3 +64,32 @@ class Opening:
                 raise StoreUnavailable(f"it could not be probed: {updates.detail}")
             calibration = await calibrate(store) if report.acceptable else None
             return findings_of(report, report.facts, calibration)
+
+
+class Retirement:
+    """Replaced stores, which are closed once nothing can be using them.
+
+    A caller uses a store for one call, which is bounded by the store's deadline; a write calls the
+    guard before, which is bounded as well. So a replaced store is left open for both together, and
+    no call is cut off.
+    """
+
+    def __init__(self) -> None:
+        self._leaving: dict[asyncio.Task[None], Store] = {}
+
+    def retire(self, store: Store) -> None:
+        """Close a store that nobody can find any more, after a while."""
+        task = asyncio.create_task(_close(store))
+        self._leaving[task] = store
+        task.add_done_callback(lambda done: self._leaving.pop(done, None))
+
+    async def close(self) -> None:
+        """Close all of them now."""
+        leaving = dict(self._leaving)
+        await end(leaving)
+        await asyncio.gather(*(store.close() for store in leaving.values()))
+
+
+async def _close(store: Store) -> None:
+    await asyncio.sleep(BEFORE_S + store.config.deadline_s)
+    await store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mediator.base.errors import Conflict, Invalid, Location, MediatorError
@@ -23,34 +24,25 @@ from mediator.schema.parse import parse_schema
 from mediator.stores.port import StoreError
 from mediator.stores.systems import Systems
 
-__all__ = ["Control"]
+__all__ = ["ControlPlane"]
 
 PING_S = 2.0
 
 
-class Control:
-    """Implements `mediator.data_plane.port.ControlPlane`."""
+@dataclass(eq=False)
+class ControlPlane:
+    """Schemas, systems, placements. Every method raises `MediatorError` and nothing else."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        registry: Registry,
-        systems: Systems,
-        schemas: Schemas,
-        evaluation: PlacementEvaluation,
-        advisor: Advisor,
-        executor: Executor,
-    ) -> None:
-        self._catalogue = catalogue
-        self._registry = registry
-        self._systems = systems
-        self._schemas = schemas
-        self._evaluation = evaluation
-        self._advisor = advisor
-        self._executor = executor
+    _catalogue: Catalogue
+    _registry: Registry
+    _systems: Systems
+    _schemas: Schemas
+    _evaluation: PlacementEvaluation
+    _advisor: Advisor
+    _executor: Executor
 
     async def databases(self) -> list[dict[str, Any]]:
-        """List databases."""
+        """List databases: name, mode, version, classes."""
         return await self._schemas.all()
 
     async def schema(self, database: str) -> SchemaChange:
@@ -66,7 +58,21 @@ class Control:
         version: int | None = None,
         before: BeforeChange | None = None,
     ) -> SchemaChange:
-        """Set a schema; see `ControlPlane.set_schema`."""
+        """Validate, place, prepare the stores, store, and put a new routing model in force.
+
+        Args:
+            database: Name of the database.
+            document: The schema as JSON.
+            dry_run: Only say what would happen.
+            version: The version the caller has seen; 0: none yet.
+            before: Called before anything is changed, once the schema is found to be in order.
+
+        Raises:
+            SchemaInvalid: With the location of every mistake.
+            Unplaceable: No system serves a node; the routing model stays as it was.
+            DataWouldMove: Existing data would move; `extra["plan"]`.
+            PreconditionFailed: The stored version is another.
+        """
         if dry_run:
             return await self._schemas.try_out(database, document, version=version)
         return await self._schemas.put(database, document, version=version, before=before)
@@ -74,7 +80,11 @@ class Control:
     async def place(
         self, documents: Mapping[str, Any], statements: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Return if all of these schemas could be set; see `ControlPlane.place`."""
+        """Return if all of these schemas could be set, by the names of their databases.
+
+        `statements` are what an operator would have said of systems before (`add_statements`).
+        Raises what `set_schema` does.
+        """
         for each in statements.values():
             _check_statements(each["metrics"], each["declared"])
         candidates = self._registry.candidates(statements)
@@ -84,11 +94,11 @@ class Control:
                 raise would_move(change.moves)
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Drop a database with its data."""
+        """Drop a database with its data; returns what was (or would be) dropped."""
         return await self._schemas.remove(database, dry_run=dry_run)
 
     async def systems(self) -> list[dict[str, Any]]:
-        """Describe all systems."""
+        """Describe all systems: capabilities with their proof, metrics, facts, state."""
         return [self._registry.describe(known) for known in self._registry]
 
     async def system(self, name: str) -> dict[str, Any]:
@@ -96,7 +106,7 @@ class Control:
         return self._registry.describe(self._registry.get(name))
 
     async def register(self, registration: SystemRegistration) -> dict[str, Any]:
-        """Open, probe, observe, calibrate and store a system."""
+        """Open, probe, observe, calibrate and store a system; `Conflict` if the name is taken."""
         _check_statements(registration.metrics, registration.declared)
         return self._registry.describe(await self._registry.register(registration))
 
@@ -107,13 +117,16 @@ class Control:
         metrics: Mapping[str, float | None] | None = None,
         declared: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Change what the operator says of a system, and score anew."""
+        """Change what the operator says of a system (None removes a metric), and rescore."""
         _check_statements(metrics, declared)
         known = await self._registry.amend(name, metrics, declared)
         return await self._reevaluated(known)
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add to what operators say of systems here; see `ControlPlane.add_statements`."""
+        """Add what operators said elsewhere of systems that are here; what is stated here holds.
+
+        Each has `kind`, `declared` and `metrics`.
+        """
         for known in self._registry:
             if known.name in statements:
                 await self._registry.add_statements(known.name, statements[known.name])
@@ -123,7 +136,7 @@ class Control:
         return await self._reevaluated(await self._registry.examine(name))
 
     async def unregister(self, name: str) -> None:
-        """Forget a system that holds nothing."""
+        """Forget a system that holds nothing; `Conflict` otherwise."""
         self._registry.get(name)
         async with self._schemas.unchanged() as model:
             users = _users(model, name)
@@ -135,7 +148,7 @@ class Control:
             await self._registry.forget(name)
 
     async def advise(self, document: Any) -> dict[str, Any]:
-        """Answer advice; without "systems", for the registered ones."""
+        """Answer advice for {"schema", "systems"}; without "systems", for the registered."""
         # A schema at the limits takes seconds: the other requests must not wait for it.
         return await asyncio.to_thread(self._advise, document)
 
@@ -148,41 +161,43 @@ class Control:
     async def explain(
         self, database: str, class_name: str | None = None, field: str | None = None
     ) -> dict[str, Any]:
-        """Return where a node is placed and why."""
+        """Explain where a node is placed: candidates, metrics, scores, margins."""
         await self._schemas.refresh()
         node = ".".join(filter(None, (class_name, field))) or ROOT
         explanation = await asyncio.to_thread(self._evaluation.explain, database, node)
         return {"database": database, **explanation}
 
     async def summary(self, database: str) -> dict[str, Any]:
-        """Return where all nodes of a database are and why, in short."""
+        """Return where all nodes and groups are, why, and with which scores, in short."""
         await self._schemas.refresh()
         return {"database": database, **await asyncio.to_thread(self._evaluation.summary, database)}
 
     async def what_if(self, database: str, document: Any) -> dict[str, Any]:
-        """Return what would be placed elsewhere under other weights, goals or metrics."""
+        """Say what scores would place elsewhere under other weights, goals or metrics: pure.
+
+        Raises:
+            NotFound: There is no such database.
+            Invalid, SchemaInvalid: The supposition is wrong, with the location of every mistake.
+            Unplaceable: No system would be left for a node.
+        """
         await self._schemas.refresh()
         comparison = await asyncio.to_thread(self._evaluation.what_if, database, document)
         return {"database": database, **comparison}
 
     async def violations(self, database: str | None = None) -> list[dict[str, Any]]:
-        """List violation events."""
-        return await self._evaluation.violations(database)
+        """List violation events, newest first."""
+        return await self._evaluation.events.newest(database)
 
     async def proposals(self, database: str | None = None) -> list[dict[str, Any]]:
-        """List recorded proposals."""
+        """List recorded proposals: node, current, proposed, margin, since."""
         return await self._evaluation.proposals(database)
 
     async def scaling(self) -> dict[str, Any]:
-        """Return whether the service and its systems fit their load."""
+        """Recommend more or less of the service and of each system, with reasons and figures."""
         return self._advisor.advise()
 
     async def readiness(self) -> dict[str, Any]:
-        """Return what answers, and which classes depend on what does not.
-
-        Ready means that something can be served: one store that is down must not take the service
-        from users of another one. What is down is listed as degraded.
-        """
+        """Say for each system and the catalogue whether it answers, and what depends on it."""
         known = list(self._registry)
         pings = [self._ping(k.name) for k in known]
         catalogue, *systems = await asyncio.gather(_error_of(self._catalogue.ping), *pings)

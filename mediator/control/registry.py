@@ -13,22 +13,19 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, MediatorError, NotFound, Unavailable
 from mediator.base.observation import Observer, SystemRegistered
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
-from mediator.control.findings import Findings
 from mediator.control.known_systems import (
+    Findings,
     KnownSystem,
     amended,
-    check_acceptable,
     check_same,
     configured,
-    is_elsewhere,
     known_from,
     stored_form,
     updated,
     with_statements,
 )
-from mediator.control.opening import Opening
+from mediator.control.opening import Opening, Retirement
 from mediator.control.port import SystemRegistration
-from mediator.control.retirement import Retirement
 from mediator.placement.candidates import Candidate
 from mediator.placement.metrics_registry import History, MetricsRegistry
 from mediator.schema.annotations import Capability, Metric
@@ -44,16 +41,7 @@ _Opened = tuple[Store, Findings]
 
 
 class Registry:
-    """All registered systems, in the order of their registration.
-
-    Args:
-        systems: The opened stores, for the data plane.
-        catalogue: Stores registrations.
-        factory: Creates a store of the right kind.
-        metrics: Of live traffic.
-        observe: Called with registrations.
-        clock: The time, for the breakers.
-    """
+    """All registered systems, in the order of their registration."""
 
     def __init__(
         self,
@@ -178,7 +166,8 @@ class Registry:
         known = KnownSystem(registration, findings)
 
         def accept(_: KnownSystem) -> KnownSystem:
-            check_acceptable(known, findings)
+            if not findings.acceptable:
+                raise Conflict(f"The system {name} cannot hold data: {findings.reason}")
             return known
 
         return await self._add(store, known, accept, new=True)
@@ -197,11 +186,7 @@ class Registry:
         await self._store(self.get(name), lambda now: with_statements(now, statements))
 
     async def examine(self, name: str) -> KnownSystem:
-        """Probe and calibrate a system again.
-
-        Raises:
-            Unavailable: It does not answer.
-        """
+        """Probe and calibrate a system again; `Unavailable` if it does not answer."""
         self.get(name)
         store = self._systems.get(name).store
         try:
@@ -326,9 +311,8 @@ class Registry:
     async def _load_changes(self) -> list[tuple[KnownSystem, KnownSystem]]:
         """Load the registrations of other replicas from the catalogue.
 
-        Returns:
-            Systems with another address, as they were and as they are to be, without those that
-            our own settings name.
+        Returns the systems with another address, as they were and as they are to be, without those
+        that our own settings name.
         """
         moved = []
         async with self._storing:
@@ -336,7 +320,8 @@ class Registry:
             for system in stored.values():
                 other = known_from(system)
                 own = self._known.get(other.name)
-                if own and other.name not in self._configured and is_elsewhere(own, other):
+                moves = own and own.registration.config != other.registration.config
+                if own and moves and other.name not in self._configured:
                     moved.append((own, replace(other, findings=other.findings or own.findings)))
                 self._known[other.name] = updated(own, other) if own else other
                 self._remember(self._known[other.name])

@@ -27,7 +27,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from mediator.base.errors import (
@@ -42,10 +42,17 @@ from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.changes import (
+    SchemaPlan,
+    check_view,
+    decide_change,
     left_behind,
+    missing_copies,
+    notes_on_view,
+    obsolete_copies,
     replaced,
     stored_form,
     unused,
+    without_copies,
     would_move,
 )
 from mediator.control.clearing import Clearing
@@ -59,18 +66,10 @@ from mediator.control.layout import (
     with_owned_until,
 )
 from mediator.control.membership import Membership
-from mediator.control.plans import SchemaPlan, decide_change
 from mediator.control.port import BeforeChange, SchemaChange
 from mediator.control.registry import Registry
-from mediator.control.views import (
-    ViewMaintainer,
-    check_view,
-    missing_copies,
-    notes_on_view,
-    obsolete_copies,
-    without_copies,
-)
 from mediator.data_plane.executor import Executor
+from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
@@ -86,31 +85,20 @@ __all__ = ["Schemas"]
 _T = TypeVar("_T")
 
 
+@dataclass(eq=False)
 class Schemas:
     """Reads and sets the schemas of databases."""
 
-    def __init__(
-        self,
-        catalogue: CatalogueSchemas,
-        registry: Registry,
-        systems: Systems,
-        executor: Executor,
-        follower: Follower,
-        membership: Membership,
-        maintainer: ViewMaintainer,
-        clearing: Clearing,
-        observe: Observer,
-    ) -> None:
-        self._catalogue = catalogue
-        self._registry = registry
-        self._systems = systems
-        self._executor = executor
-        self._follower = follower
-        self._membership = membership
-        self._view_maintainer = maintainer
-        self._clearing = clearing
-        self._observe = observe
-        self._changing = asyncio.Lock()
+    _catalogue: CatalogueSchemas
+    _registry: Registry
+    _systems: Systems
+    _executor: Executor
+    _follower: Follower
+    _membership: Membership
+    _views: ViewService
+    _clearing: Clearing
+    _observe: Observer
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def refresh(self) -> None:
         """Put in force what others have changed; see `Follower.look`."""
@@ -238,7 +226,7 @@ class Schemas:
             moves=tuple(moves),
             notes=(
                 *await offload(True, notes_on, decision),
-                *notes_on_view(schema, self._view_maintainer),
+                *notes_on_view(schema, self._views),
             ),
         )
 
@@ -284,11 +272,7 @@ class Schemas:
         return {c for c, route in present.classes.items() if await self._count(route)}
 
     async def count(self, name: str) -> int:
-        """Count the objects of a database; one that is not there has none.
-
-        Raises:
-            Unavailable: A system does not answer, or not in time.
-        """
+        """Count the objects of a database, 0 if it is not there; raises `Unavailable`."""
         present = self._executor.model.databases.get(name)
         routes = present.classes.values() if present else ()
         return sum([await self._count(route) for route in routes])
@@ -302,7 +286,7 @@ class Schemas:
             moment, put = await self._prepare_and_put(plan, plan.new)
         else:
             async with self._held(plan.stored, changing) as held:
-                await self._check_still_empty(plan, changing)
+                await self.check_still_empty(plan, changing)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
@@ -321,12 +305,12 @@ class Schemas:
             previous = same_place(plan.present, fragment)
             await self._on(fragment, "write", _preparing(fragment, previous))
         # What is known of a copy by this name is not about the one that is made now.
-        await self._view_maintainer.retract(missing_copies(plan.present, plan.route))
+        await self._views.retract(missing_copies(plan.present, plan.route))
         for copy in copies_of(plan.route):
             await self._on(copy, "write", _preparing(copy, None))
         return await self._catalogue.put(new)
 
-    async def _check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
+    async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held."""
         assert plan.present is not None
         for name in sorted(changing):

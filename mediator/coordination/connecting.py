@@ -24,12 +24,7 @@ TIMEOUT_S: Final = 3.0
 
 
 class Coordination:
-    """The feed, the leases, and what is known of views.
-
-    Args:
-        url: Address of the coordination Redis.
-        retention: What the feed keeps.
-    """
+    """The feed, the leases, and what is known of views, by the URL of their Redis."""
 
     def __init__(self, url: str, retention: Retention | None = None) -> None:
         self._clock = SystemClock()
@@ -41,11 +36,7 @@ class Coordination:
         self.view_state = RedisViewState(self._redis)
 
     async def skew_s(self) -> float:
-        """Return by how much Redis's clock is ahead of ours at least, in seconds.
-
-        Raises:
-            StoreError: Redis does not answer.
-        """
+        """Return by how much Redis's clock is ahead of ours at least (s); raises `StoreError`."""
         sent_at = self._clock.monotonic()
         ((seconds, microseconds),) = await self._client.execute([command("TIME")])
         time = ServerClock(self._clock)

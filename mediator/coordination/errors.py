@@ -1,22 +1,19 @@
-"""Replies of the coordination Redis by the driver, and the error when it does not answer."""
+"""Replies of the coordination Redis, and the error when it does not answer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from mediator.base.errors import Unavailable
 
-__all__ = ["reply_of", "unavailable"]
+__all__ = ["pairs_of", "reply_of", "unavailable"]
 
 
 async def reply_of(call: Any) -> Any:
-    """Return the reply to a call of the driver, whose methods are not typed.
-
-    Raises:
-        Unavailable: There is none.
-    """
+    """Return the reply to an untyped call of the driver; raises `Unavailable`."""
     try:
         return await call
     except (RedisError, OSError) as error:
@@ -26,3 +23,9 @@ async def reply_of(call: Any) -> Any:
 def unavailable() -> Unavailable:
     """Return the error; it names no address, as URLs carry passwords."""
     return Unavailable("The coordination Redis does not answer.", system="coordination")
+
+
+def pairs_of(flat: Sequence[bytes]) -> dict[str, str]:
+    """Return the hash that a script has replied, as names and values in turn."""
+    texts = [text.decode() for text in flat]
+    return dict(zip(texts[::2], texts[1::2], strict=True))

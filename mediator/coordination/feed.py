@@ -41,7 +41,7 @@ from mediator.changes.feed import (
     WriterProgress,
     partition_of,
 )
-from mediator.coordination.errors import reply_of, unavailable
+from mediator.coordination.errors import pairs_of, reply_of, unavailable
 from mediator.coordination.scripts import TICKS, script_of
 from mediator.coordination.writers import RECOVERED, WRITERS
 from mediator.model.change import Change
@@ -81,11 +81,8 @@ class Retention:
 class RedisFeed:
     """The feeds of all databases in one Redis; see `mediator.changes.feed.Feed`.
 
-    Args:
-        redis: The Redis.
-        client: Knows `SCRIPTS`, for the calls that relays make all the time: they are short, and
-            cost a fraction of one through the driver's pool.
-        retention: What the feed keeps.
+    The client knows `SCRIPTS`. It is for the calls that relays make all the time: they are short,
+    and cost a fraction of one through the driver's pool.
     """
 
     def __init__(
@@ -173,9 +170,9 @@ class RedisFeed:
     async def relayed_until(self, database: str) -> Mapping[str, int]:
         """Return for each system the tick before which all that was acknowledged is here."""
         run, recovered, published = await self._call("relayed_until", database, (), RECOVERED)
-        recovered_in = _pairs(recovered)
+        recovered_in = pairs_of(recovered)
         until: dict[str, int] = {}
-        for field, tick in _pairs(published).items():
+        for field, tick in pairs_of(published).items():
             system, _, replica = field.partition("/")
             if not replica or recovered_in.get(system) == run.decode():
                 until[system] = min(int(tick), until.get(system, int(tick)))
@@ -328,11 +325,6 @@ def _checked(reply: int) -> int:
 
 def _event(partition: int, id_: bytes, fields: Mapping[bytes, bytes]) -> Event:
     return Event(partition, id_.decode(), fields[b"k"].decode(), fields[b"c"])
-
-
-def _pairs(flat: Sequence[bytes]) -> dict[str, str]:
-    texts = [text.decode() for text in flat]
-    return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 def _order(stream_id: str) -> tuple[int, int]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import orjson
@@ -12,58 +11,33 @@ from redis.exceptions import RedisError
 
 from mediator.base.clock import StabilityTimer, SystemClock
 
-__all__ = ["MetricsExchange", "NoExchange", "RedisExchange"]
+__all__ = ["MetricsExchange"]
 
 KEY = "portolan:metrics"
 STALE_S = 60.0
 """A replica that has published nothing new for so long is taken to be gone."""
 
 
-class MetricsExchange(Protocol):
-    """Where replicas publish their metrics."""
+class MetricsExchange:
+    """One hash of a Redis, with a field for each replica; without a Redis, a replica is alone.
 
-    async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
-        """Publish what this replica measured; failing to is no error."""
-
-    async def others(self, replica: str) -> list[dict[str, Any]]:
-        """Return what the others published lately, with `age_s`: for how long it is known here."""
-
-    async def close(self) -> None:
-        """Release every connection."""
-
-
-class NoExchange:
-    """For a replica that is alone."""
-
-    async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
-        """Do nothing."""
-
-    async def others(self, replica: str) -> list[dict[str, Any]]:  # noqa: ARG002 - the port's shape
-        """Return nothing."""
-        return []
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-
-class RedisExchange:
-    """One hash with a field for each replica.
-
-    Args:
-        url: The Redis.
-        key: The hash; each kind of metrics has its own.
+    Each kind of metrics has a hash of its own. Where Redis does not answer, nothing is exchanged.
     """
 
-    def __init__(self, url: str, key: str = KEY) -> None:
+    def __init__(self, url: str | None = None, key: str = KEY) -> None:
         self._key = key
         self._clock = SystemClock()
         self._entries: StabilityTimer[str] = StabilityTimer(self._clock)
-        self._redis = Redis.from_url(
-            url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
-        )
+        self._redis: Redis | None = None
+        if url is not None:
+            self._redis = Redis.from_url(
+                url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
+            )
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
         """Publish what this replica measured."""
+        if self._redis is None:
+            return
         entry = orjson.dumps({"id": uuid4().hex, "snapshot": snapshot})
         try:
             await self._redis.hset(self._key, replica, entry)
@@ -75,28 +49,28 @@ class RedisExchange:
 
         `age_s` is for how many seconds nothing newer was published, by this replica's clock alone.
         """
-        asked_at = self._clock.monotonic()
+        if self._redis is None:
+            return []
+        requested_at = self._clock.monotonic()
         try:
-            stored = await self._redis.hgetall(self._key)
-            entries = {str(name): str(text) for name, text in stored.items()}
-            return await self._fresh(entries, asked_at, replica)
+            entries = await self._redis.hgetall(self._key)
+            stored = {str(name): str(text) for name, text in entries.items()}
+            silent_s = {
+                name: self._entries.observe(name, text, requested_at)
+                for name, text in stored.items()
+            }
+            gone = {name for name, seconds in silent_s.items() if seconds > STALE_S}
+            self._entries.retain(stored.keys() - gone)
+            if gone:
+                await self._redis.hdel(self._key, *gone)
         except (RedisError, OSError):
             return []
+        return [
+            {**orjson.loads(stored[name])["snapshot"], "age_s": silent_s[name]}
+            for name in sorted(stored.keys() - gone - {replica})
+        ]
 
     async def close(self) -> None:
         """Release every connection."""
-        await self._redis.aclose()
-
-    async def _fresh(
-        self, stored: Mapping[str, str], asked_at: float, replica: str
-    ) -> list[dict[str, Any]]:
-        silent_s = {
-            name: self._entries.observe(name, text, asked_at) for name, text in stored.items()
-        }
-        gone = [name for name, seconds in silent_s.items() if seconds > STALE_S]
-        self._entries.retain(stored.keys() - set(gone))
-        if gone:
-            await self._redis.hdel(self._key, *gone)
-        kept = sorted(set(stored) - set(gone) - {replica})
-        snapshots = {name: orjson.loads(stored[name])["snapshot"] for name in kept}
-        return [{**snapshots[name], "age_s": silent_s[name]} for name in kept]
+        if self._redis is not None:
+            await self._redis.aclose()

@@ -12,7 +12,7 @@ If the server loses its last second, both lose it, so a cursor never points beyo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from mediator.base.lease import Lease
 from mediator.changes.feed import PARTITIONS, LeaseLost
-from mediator.coordination.errors import reply_of
+from mediator.coordination.errors import pairs_of, reply_of
 from mediator.coordination.scripts import TICKS, script_of
 from mediator.materialisation.state import (
     CopyKey,
@@ -74,9 +74,8 @@ class RedisViewState:
 
     async def watermarks(self, database: str) -> WatermarkSnapshot:
         """Return up to when each copy of a database is complete, and the present tick."""
-        tick, pairs = await reply_of(self._watermarks(keys=[_key(database, ""), TICKS]))
-        states = _decoded(dict(zip(pairs[::2], pairs[1::2], strict=True)))
-        return WatermarkSnapshot(int(tick), _until(database, states))
+        tick, states = await reply_of(self._watermarks(keys=[_key(database, ""), TICKS]))
+        return WatermarkSnapshot(int(tick), _until(database, pairs_of(states)))
 
     async def retract(self, database: str, copies: Collection[str] | None = None) -> None:
         """Remove the state of copies; None: of all of the database."""
@@ -118,11 +117,9 @@ def _state(text: str) -> CopyState:
 
 def _until(database: str, states: Mapping[str, str]) -> dict[CopyKey, Sequence[int | None]]:
     known: defaultdict[CopyKey, list[int | None]] = defaultdict(lambda: [None] * PARTITIONS)
-    for name, text in _copies(states):
+    for name, text in states.items():
         partition, _, copy = name.partition("/")
+        if partition == _CURSOR:
+            continue
         known[database, copy][int(partition)] = _state(text).until_tick
     return dict(known)
-
-
-def _copies(states: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    return ((name, text) for name, text in states.items() if not name.startswith(_CURSOR))

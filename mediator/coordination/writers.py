@@ -8,13 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from redis.asyncio import Redis
 
 from mediator.changes.writers import WriterRegistrations
-from mediator.coordination.errors import reply_of
+from mediator.coordination.errors import pairs_of, reply_of
 
 __all__ = ["RECOVERED", "WRITERS", "RedisWriters"]
 
@@ -68,9 +67,4 @@ class RedisWriters:
     async def read(self) -> WriterRegistrations:
         """Return the registrations."""
         run, tokens, recovered = await reply_of(self._read(keys=[WRITERS, RECOVERED]))
-        return WriterRegistrations(run.decode(), _hash(tokens), _hash(recovered))
-
-
-def _hash(pairs: Sequence[bytes]) -> dict[str, str]:
-    texts = [text.decode() for text in pairs]
-    return dict(zip(texts[::2], texts[1::2], strict=True))
+        return WriterRegistrations(run.decode(), pairs_of(tokens), pairs_of(recovered))

@@ -51,7 +51,7 @@ class SingleOperations(Protocol):
         """What carries out writes over several systems."""
 
     def plan_single(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
-        """Plan a write that one round trip can carry out; None if it takes more."""
+        """Plan a write that is not joint, if one round trip can carry it out; None otherwise."""
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Carry out one write."""

@@ -166,10 +166,10 @@ class Executor:
         return outcome_of(route, operation, steps, (await self._calls.write(steps.first),))
 
     def plan_single(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
-        """Plan a write that one store can check and carry out by itself; None otherwise."""
+        """Plan a write that is not joint, if its store can check it by itself; None otherwise."""
         if route.schema.require_if_match:
             check_if_match(route, operation)
-        if is_joint(route, operation) or (isinstance(operation, Update) and operation.is_empty):
+        if isinstance(operation, Update) and operation.is_empty:
             return None
         alternatives = operation.condition.versions
         if not alternatives:

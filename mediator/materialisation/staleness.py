@@ -27,7 +27,7 @@ _LEASE_S: Final = 5.0
 
 
 class ViolationLog(Protocol):
-    """Stores violations for operators; see `mediator.catalogue.events.CatalogueEvents`."""
+    """Stores violations for operators; see `mediator.catalogue.evaluations.CatalogueEvents`."""
 
     async def record(self, phase: Literal["began", "ended"], event: ViolationDetected) -> None:
         """Record the beginning or the end of a violation."""

@@ -2,7 +2,7 @@
 
 Logic is two-valued. A comparison with `lt`, `le`, `gt`, `ge`, `between`, `like` or `contains` holds
 for values only: never for a null, a missing field, or, within a document, a value of another kind.
-`eq` and `in` also find a null that is asked for; `ne` and `not` hold whenever `eq` or the negated
+`eq` and `in` also find a null that is among them; `ne` and `not` hold whenever `eq` or the negated
 filter does not. `exists` holds for every field that is not missing, null included.
 """
 

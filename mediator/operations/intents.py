@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from mediator.base.concurrency import concurrently, results_or_raise
 from mediator.base.errors import Conflict, MediatorError
 from mediator.model.operations import Outcome, Update, WriteOperation
+from mediator.routing.fragments import changed_fragments
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import (
     Lockable,
@@ -147,6 +148,8 @@ def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:
         return False
     if not isinstance(operation, Update) or operation.is_empty:
         return True
+    if not operation.condition.versions:
+        return len(changed_fragments(route, operation.touched)) > 1
     groups = {group for named in operation.condition.versions for group in named}
     names = set(operation.touched)
     concerned = [

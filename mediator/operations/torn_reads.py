@@ -64,7 +64,7 @@ class TornReads:
         """Return outcomes of one resource; torn ones have been confirmed, or read again.
 
         Args:
-            route: Where the class lives.
+            route: Of the class.
             resource: The resource, of any object.
             outcomes: What was read of it.
             whole: Resolve joint writes under way, until no outcome is partial or pending.

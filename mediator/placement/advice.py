@@ -88,13 +88,13 @@ def advise(request: Any) -> dict[str, Any]:
         Invalid: The systems are wrong, likewise.
         Unplaceable: No system can serve a node.
     """
-    asked = parse_document(ADVICE, request)
+    advice = parse_document(ADVICE, request)
     candidates = [
         Candidate(name, frozenset(system.capabilities), system.metrics, system.p99)
-        for name, system in asked.systems.items()
+        for name, system in advice.systems.items()
     ]
     try:
-        schema = parse_schema("advice", asked.schema)
+        schema = parse_schema("advice", advice.schema)
         if mistakes := named_mistakes(schema, candidates):
             raise invalid(mistakes, SchemaInvalid)
     except SchemaInvalid as wrong:

@@ -37,7 +37,7 @@ class Candidate:
         capabilities: What it can do; implied consistency levels are added.
         metrics: What is known of it: seconds, operations/s, ratios. A metric that is missing was
             not estimated yet; one that is not finite counts as missing.
-        p99: The 99th percentiles, for requirements that ask for them; in the same units.
+        p99: The 99th percentiles, for requirements that name them; in the same units.
         inexact: Field types for which it lacks an exact operator; such fields are not placed here.
         durability_s: Seconds of acknowledged writes that a crash may lose; None: not known.
         suspended: Why it is no candidate at all, or None.

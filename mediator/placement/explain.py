@@ -88,8 +88,8 @@ def _margin(scores: Scores, order: Sequence[str]) -> dict[str, Any] | None:
 def _thresholds(decision: Decision, choice: Choice, ranks: dict[str, NodeRank]) -> list[Threshold]:
     if choice.scores is None:
         return []
-    asked = {name: ranks[name].requirements for name in choice.scores.shares}
-    return thresholds(choice.scores, asked, decision.candidates, choice.eligible)
+    requirements = {name: ranks[name].requirements for name in choice.scores.shares}
+    return thresholds(choice.scores, requirements, decision.candidates, choice.eligible)
 
 
 def summarise(decision: Decision) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Cache groups: which fields of a class share one, and the system each group lives on.
+"""Cache groups: which fields of a class share one, and the system each group is on.
 
 A declared group is never split. Fields that name none are in the main group; one that belongs on
-another system becomes a group of its own. The main group lives on the default system if it has a
+another system becomes a group of its own. The main group is on the default system if it has a
 field without goals, for nothing else would say where; else where the class's mean says.
 """
 
@@ -119,7 +119,7 @@ class _Planner:
         return known, loose
 
     def choose_main(self, members: Sequence[NodeRank], loose: Sequence[NodeRank]) -> Choice:
-        """Choose where the main group lives."""
+        """Choose where the main group is."""
         fixed = self._fixed(MAIN_GROUP)
         if fixed:
             return fixed
@@ -139,7 +139,7 @@ class _Planner:
         return self.order.choose(node, eligible, mean_scores(node, fields, eligible))
 
     def choose_alone(self, each: NodeRank) -> Choice:
-        """Choose for a field that names no group: by what is asked of it alone."""
+        """Choose for a field that names no group: by its own requirements alone."""
         if self.bound:
             return self.bound
         if not each.votes:

@@ -65,7 +65,7 @@ def moves_between(
 ) -> tuple[Move, ...]:
     """List the moves from what is held to a free decision, classes before their fields.
 
-    Another default system moves nothing: what nothing is asked of may stay where it is.
+    Another default system moves nothing: what has no requirements may stay where it is.
     """
     scattered = _scattered(free, held)
     moves = []

@@ -40,7 +40,7 @@ class NodeRank:
         node: Its name.
         bound: Whether it, and everything below it, is tied to one system.
         requires: Its own binary requirements.
-        qualified: Systems with every capability asked for here and above, as registered.
+        qualified: Systems with every capability required here and above, as registered.
         eligible: Those of them that could serve everything below as well.
         scores: Score (fields) or mean score (inner nodes) of the systems that have one.
         dropped: Why the others have none.
@@ -193,7 +193,7 @@ def _binary(annotations: Iterable[Annotation]) -> tuple[Capability, ...]:
 
 
 def _continuous(annotations: Iterable[Annotation]) -> tuple[ContinuousRequirement, ...]:
-    # A requirement without weight says nothing: it neither votes nor asks for its metric.
+    # A requirement without weight says nothing: it neither votes nor needs its metric.
     return tuple(a for a in annotations if isinstance(a, ContinuousRequirement) and a.weight > 0)
 
 

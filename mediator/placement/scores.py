@@ -117,7 +117,7 @@ class Order:
         return min(eligible, key=self._ranks.__getitem__)
 
     def default(self, rank: NodeRank) -> str:
-        """Return the default system of a node: one that can do all that is asked below, if any."""
+        """Return the default system of a node: one that can do all required below, if any."""
         if self.named in rank.qualified:
             return self.named
         return self.first(rank.eligible or rank.qualified)
@@ -154,7 +154,7 @@ def terms(
 ) -> Iterator[tuple[float, ContinuousRequirement | None]]:
     """Yield every requirement with its share in the scores (Eq. 1, then the means).
 
-    None stands for a field that asks for capabilities only, which all scored systems have.
+    None stands for a field that requires capabilities only, which all scored systems have.
     """
     for node, share in scores.shares.items():
         own = requirements[node]

@@ -93,7 +93,7 @@ class Sentences:
     def _running(self, choice: Choice) -> tuple[str, ...]:
         """Return the systems that could have been chosen.
 
-        A default is to do all that its class is asked, unless no system can.
+        A default is to do all that its class requires, unless no system can.
         """
         if choice.scores is not None:
             return choice.eligible
@@ -177,7 +177,7 @@ class Sentences:
         return f"none is known to lose less in a crash than {first.name}, which {role}"
 
     def _able(self, by: str) -> tuple[str, ...]:
-        """Return the systems that can do all that the class of a node is asked."""
+        """Return the systems that can do all that the class of a node requires."""
         return self._ranks[_scope(by)].eligible
 
     def _excluded(self, choice: Choice) -> str:

@@ -64,14 +64,14 @@ def thresholds(
     order: Sequence[str],
 ) -> list[Threshold]:
     """Find all one-at-a-time thresholds of a choice; of equal scores the first of `order` wins."""
-    asked = {
+    varied = {
         (r.metric, r.statistic): r for node in scores.shares for r in requirements[node]
     }.values()
     involved = [candidate for candidate in candidates if candidate.name in scores.by_system]
     return [
         _threshold(scores, requirements, candidate, order, requirement)
         for candidate in involved
-        for requirement in sorted(asked, key=lambda r: (r.metric, r.statistic))
+        for requirement in sorted(varied, key=lambda r: (r.metric, r.statistic))
     ]
 
 

@@ -33,7 +33,7 @@ INDEX_CAP = 1e6
 """Largest goal index: a metric of 0 must not drown every other requirement in an infinity."""
 
 MET = 1.0
-"""The score of a system for a field that asks for capabilities only, all of which it has: that of a
+"""The score of a system for a field that requires capabilities only, all of which it has: that of a
 utility at its best."""
 
 

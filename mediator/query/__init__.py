@@ -1,1 +1,1 @@
-"""One query language with the same answer wherever the data lives."""
+"""One query language with the same answer wherever the data is."""

@@ -132,7 +132,7 @@ class Execution:
         return replace(answer, partial=tuple(sorted(partial))) if partial else answer
 
     def _is_whole_page(self) -> bool:
-        """Whether the page asked for is one that a system answers whole; see `Joining`."""
+        """Whether the requested page is one that a system answers whole; see `Joining`."""
         query = self._plan.query
         return query.after is None or not query.order
 

@@ -1,4 +1,4 @@
-"""Plans and filters as JSON: what a client gets that asks for `explain`."""
+"""Plans and filters as JSON: what a client gets that requests `explain`."""
 
 from __future__ import annotations
 

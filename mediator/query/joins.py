@@ -1,6 +1,6 @@
 """Joins along references: each object is read once, with one round trip for each system.
 
-For every object of the outer side one would ask for the object that it points to. Instead the
+For every object of the outer side one would read the object that it points to. Instead the
 distinct references are collected and sent together (docs/papers/unnesting.md, the domain of the
 bindings), and the objects are joined back here; a reference that leads nowhere joins nothing.
 """
@@ -23,14 +23,14 @@ from mediator.routing.model import ClassRoute
 __all__ = ["Joined", "Joiner"]
 
 CHUNK: Final = 1_000
-"""Objects asked for in one call."""
+"""Objects read in one call."""
 
 Joined = dict[str, Outcome | None]
 """What is joined to one object, by alias."""
 
 
 class Joiner:
-    """Joins what one query asks for; each object is read once.
+    """Joins what one query names; each object is read once.
 
     Attributes:
         partial: Groups of what was joined that are partial.

@@ -100,7 +100,7 @@ class Scope:
     """The names that a query may use.
 
     Attributes:
-        schema: The class asked.
+        schema: The queried class.
         joined: The classes joined, by alias.
         computed: Results of an aggregate, by name; with them, only they and `groups` are known.
         groups: What an aggregate groups by, by its path.

@@ -3,7 +3,7 @@
 A filter is taken apart into conjuncts. One system finds the objects (the driver): it is offered the
 conjuncts on fields that it holds, and does what it can do exactly. The other systems add their
 fragments, and whatever is left of the filter is evaluated on the objects put together. So the
-answer does not depend on where the data lives; only the work does.
+answer does not depend on where the data is; only the work does.
 
 Every object has a fragment on the system of its anchor. Another system may drive only if a
 conjunct pushed down to it fails for objects without a fragment there.
@@ -64,18 +64,18 @@ class Plan:
 
     Attributes:
         query: The query.
-        route: Where the class lives; of a query that the view answers, the view.
+        route: Of the class; of a query that the view answers, the view.
         driver: The fragment whose system finds the objects.
         pushdown: What that system does.
         own: The filter on the class's own fields; None if there is none.
         residual: What of it is evaluated on the objects put together; None: nothing.
         late: What needs joined objects; None: nothing.
-        ordered: Whether the objects come in the order asked for.
+        ordered: Whether the objects come in the requested order.
         aggregated: Whether the system of the driver computes the aggregate.
         fields: The fields that are read, sorted; None: all.
         semi_joins: What the driver's system does beforehand of what needs joined objects.
         driver_fields: Those of the fields that the driver reads; None: all that it holds.
-        projection: What the driver's system answers in one go, if documents are asked for; None: it
+        projection: What the driver's system answers in one go, if documents are requested; None: it
             sends records.
         rest: Carried out if too few objects are found: it finds those without a value to order by,
             which this one leaves out, and which come last. None: it leaves nothing out.
@@ -112,7 +112,7 @@ class Plan:
 
 
 class _Layout(NamedTuple):
-    """Where the class of a query lives, and the other classes and stores it may need."""
+    """Where the class of a query is stored, and the other classes and stores it may need."""
 
     route: ClassRoute
     store_of: StoreOf

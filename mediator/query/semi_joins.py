@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 RouteOf: TypeAlias = Callable[[str], ClassRoute | None]
-"""Finds where a class of the database lives, as far as that is known without asking."""
+"""Finds the route of a class of the database, as far as it is known without I/O."""
 
 _OWN: Final = ""
-"""Stands for the alias of the class asked."""
+"""Stands for the alias of the queried class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SemiJoins:
 
     Attributes:
         joins: The semi-joins.
-        filters: What they ask of joined objects, by alias.
+        filters: What they require of joined objects, by alias.
         exact: Whether they leave out all that the filter on joined objects does.
     """
 
@@ -144,7 +144,7 @@ def _fits(store: SemiJoining, fragment: Fragment, inner: Filter) -> bool:
 
 
 PAGE_VALUES: Final = 20_000
-"""Values asked for at once: of wide records fewer are, because a page is decoded in one go."""
+"""Values requested at once: of wide records fewer are, because a page is decoded in one go."""
 
 _MOST_NAMES: Final = 1_000
 """Fields of one row; PostgreSQL has 1,664 columns at most."""

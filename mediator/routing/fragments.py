@@ -20,6 +20,7 @@ from mediator.stores.port import Fragment, Read, Write, WriteKind
 __all__ = [
     "Resource",
     "Steps",
+    "changed_fragments",
     "plan_read",
     "plan_write",
     "reaching",
@@ -102,7 +103,7 @@ def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str
     """Plan the writes of an operation.
 
     Args:
-        route: Where the class lives.
+        route: Of the class.
         operation: A create, put, update or delete; a `ReadModifyWrite` is planned as the update it
             computes.
         expect: Versions that the groups must have; those on the first step's system are compared by
@@ -133,10 +134,10 @@ def _fragments_of(route: ClassRoute, fields: Iterable[str]) -> tuple[Fragment, .
 
 
 @lru_cache(CACHED_NAMES)
-def _changed(
+def changed_fragments(
     route: ClassRoute, names: tuple[str, ...]
 ) -> tuple[tuple[Fragment, tuple[str, ...]], ...]:
-    """Find the fragments that hold the named fields, and the groups that change there."""
+    """Find the fragments that hold the named fields, and the groups that change there; cached."""
     groups = dict.fromkeys(route.group_of[name] for name in names)
     return tuple(
         (fragment, tuple(group for group in groups if group in fragment.groups))
@@ -179,7 +180,7 @@ def _conditional(fragment: Fragment, operation: Create | Put, values: Values) ->
 
 
 def _update(route: ClassRoute, operation: Update) -> list[Write]:
-    changed = _changed(route, operation.touched)
+    changed = changed_fragments(route, operation.touched)
     if len(changed) == 1:
         fragment, groups = changed[0]
         values, unset, operators = operation.values, operation.unset, operation.operators

@@ -16,7 +16,7 @@ __all__ = ["EMPTY", "ClassRoute", "DatabaseRoute", "RoutingModel"]
 
 @dataclass(frozen=True, eq=False)
 class ClassRoute:
-    """Where the fragments of a class live.
+    """Where the fragments of a class are.
 
     Attributes:
         schema: The class.

@@ -1,7 +1,7 @@
 """Documents: free JSON, merged (RFC 7396), and in the form that every store gives back unchanged.
 
 JSON has one kind of number (RFC 8259 section 6), and PostgreSQL's JSONB keeps no more: 1.0 and 1
-are the same there, while BSON tells them apart. So an integral number within 64 bits is an integer,
+are the same there, while BSON keeps them apart. So an integral number within 64 bits is an integer,
 however it was written, and -0.0 is 0. Other numbers are finite doubles.
 """
 

@@ -42,7 +42,7 @@ _CHOSEN: Final = (
 """The checks that speak for capabilities, the one that decides over data first."""
 
 _WRITES_OWN: Final = (Operator.SET, Operator.UNSET)
-"""Operators that a write has places of its own for, so that no store is asked about them."""
+"""Operators that a write has fields of its own for: no store has to support them."""
 
 _CONCURRENCY: Final = 4
 

@@ -1,4 +1,4 @@
-"""What answers say of themselves, and what reads and writes return."""
+"""What header fields of answers mean, and what reads and writes return."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SERVER_ERROR = 500
 
 _SERVICE = "portolan"
 _ROUNDING_S = 1.0
-"""Caches tell an age in full seconds."""
+"""Caches give an age in full seconds."""
 
 
 class Source(StrEnum):
@@ -53,14 +53,14 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a read, from wherever.
+    """The answer to a read, from any source.
 
     Attributes:
         status: 200 or 404.
         etag: The tag, if there is one.
         body: As received.
         source: Who answered.
-        age_s: What a cache on the way told about its age (seconds).
+        age_s: The age that a cache on the way gave (seconds).
         cache_status: Cache-Status as received (RFC 9211).
     """
 
@@ -80,7 +80,7 @@ class Read:
         value: The object; None if it is not there.
         etag: The tag of what was read, for `if_match`; None if it is not there.
         source: Who answered.
-        age_s: What a cache on the way told about its age (seconds).
+        age_s: The age that a cache on the way gave (seconds).
         cache_status: Cache-Status as received (RFC 9211).
     """
 
@@ -98,7 +98,7 @@ class Result:
     Attributes:
         items: The objects, in their order.
         next: For `after`, if more follow.
-        source: Who answered; of objects that were read one by one, who told which they are.
+        source: Who answered; of objects that were read one by one, who listed them.
     """
 
     items: list[dict[str, Any]]
@@ -108,11 +108,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write made.
+    """The result of a write.
 
     Attributes:
         value: As the service answers it; None where it sends no body.
-        etag: The tag of the object as it is now, if it is told.
+        etag: The tag of the object as it is now, if it has one.
         position: For `at_least` of readers who are to see this write.
         location: Where a created object is.
     """
@@ -154,26 +154,26 @@ def uncertainty_s(headers: Mapping[str, str]) -> float:
 
 
 def expires_us(headers: Mapping[str, str]) -> int:
-    """Return the end of an answer's life by the sketch's clock; 0: it must not be kept."""
+    """Return when an answer expires by the sketch's clock; 0: it must not be kept."""
     return 0 if is_not_stored(headers) else _natural(headers.get("portolan-expires", "")) or 0
 
 
 def as_of_us(headers: Mapping[str, str]) -> int | None:
-    """Return the time by the sketch's clock at which an answer was true; None: it has no date."""
+    """Return the time by the sketch's clock at which an answer was true; None: it is undated."""
     return _natural(headers.get("portolan-as-of", ""))
 
 
 def source_of(headers: Mapping[str, str]) -> Source:
-    """Tell whether a cache on the way answered, as far as it says so.
+    """Return who answered, as far as the answer shows it.
 
     A hit of the service itself means that its sketch knew the version: that is the origin's word.
     """
     aged = headers.get("age", "0").strip() not in {"", "0"}
-    return Source.SHARED if aged or _tells_of_a_hit(headers) else Source.ORIGIN
+    return Source.SHARED if aged or _shows_a_hit(headers) else Source.ORIGIN
 
 
-def _tells_of_a_hit(headers: Mapping[str, str]) -> bool:
-    """Whether a member of Cache-Status (RFC 9211, section 2) tells of a cache's hit."""
+def _shows_a_hit(headers: Mapping[str, str]) -> bool:
+    """Whether a member of Cache-Status (RFC 9211, section 2) shows a cache's hit."""
     for member in headers.get("cache-status", "").split(","):
         name, *parameters = (partition.strip().lower() for partition in member.split(";"))
         if "hit" in parameters and name != _SERVICE:
@@ -194,11 +194,7 @@ def answer_of(status: int, etag: str | None, body: bytes, headers: Mapping[str, 
 
 
 def read_of(answer: Answer, *, missing_ok: bool) -> Read:
-    """Return a read of its own for each reader: its value may be changed.
-
-    Raises:
-        NotFound: The object is not there, unless that is all right.
-    """
+    """Return a read of its own for each reader, whose value may be changed; raises `NotFound`."""
     if answer.status == NOT_FOUND and not missing_ok:
         raise problem_of(NOT_FOUND, answer.body)
     found = answer.status == OK

@@ -16,11 +16,10 @@ from sketch.client.answers import Read, Result, read_of, result_of
 from sketch.client.clock import Clock, ElapsedTime, StrictlyIncreasing
 from sketch.client.connection import Connection
 from sketch.client.copies import Copies
-from sketch.client.demand import Demand
 from sketch.client.filters import FilterKeeper
 from sketch.client.own_writes import OwnWrites
 from sketch.client.reading import Reader
-from sketch.client.renewing import Renewer
+from sketch.client.renewing import Demand, Renewer
 from sketch.client.resources import QueryResult, Resource
 from sketch.client.statistics import Statistics
 from sketch.client.transactions import Transaction, Transactor
@@ -74,51 +73,29 @@ class CoherentClient(Writer):
     ) -> None:
         if not delta_s > 0:
             raise ValueError("delta_s must be positive; reads with refresh=True are always fresh")
-        self.statistics = Statistics()
+        self.statistics = statistics = Statistics()
         ticks = StrictlyIncreasing(clock or ElapsedTime())
-        own_writes = OwnWrites(ticks)
-        connection = Connection(
-            base_url, database, self.statistics, transport, headers or {}, timeout_s
-        )
-
-        def adopted(born: float, is_another_epoch: bool) -> None:
-            if is_another_epoch:
-                own_writes.blur()
-            # What was read before an older write than that is not young any more.
-            own_writes.forget(born - delta_s)
-
-        self._keeper = FilterKeeper(connection.get, delta_s, ticks, self.statistics, adopted)
-        copies, demand = Copies(cache_bytes, self.statistics), Demand()
-        self._reader = Reader(
-            connection.get,
-            self._keeper,
-            own_writes,
-            copies,
-            ticks,
-            self.statistics,
-            demand if mode == "eager" else None,
-        )
-        self._renewer = Renewer(
-            demand,
-            connection.post,
-            self._reader.revalidate,
-            self._keeper,
-            copies,
-            ticks,
-            self.statistics,
-        )
-        super().__init__(connection, own_writes, self._keeper.groups, self._reader.written, ticks)
+        own_writes, copies = OwnWrites(ticks), Copies(cache_bytes, statistics)
+        connection = Connection(base_url, database, statistics, transport, headers or {}, timeout_s)
+        get, on_filter = connection.get, own_writes.on_filter
+        self._keeper = keeper = FilterKeeper(get, delta_s, ticks, statistics, on_filter)
+        demand = Demand() if mode == "eager" else None
+        self._reader = Reader(get, keeper, own_writes, copies, ticks, statistics, demand)
+        self._renewer: Renewer | None = None
+        if demand is not None:
+            post, revalidate = connection.post, self._reader.revalidate
+            self._renewer = Renewer(demand, post, revalidate, keeper, copies, ticks, statistics)
+        super().__init__(connection, own_writes, keeper.groups, self._reader.written, ticks)
         read = partial(self._reader.read, refresh=False)
         self._transactor = Transactor(read, connection, own_writes, sleep)
         self._connection = connection
-        self._mode = mode
         self._sleep = sleep
         self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         """Load the first filter; without one, reads go to the origin."""
         pause = await self._keeper.renew()
-        if self._mode == "eager":
+        if self._renewer is not None:
             works = (self._keep_fresh(pause), self._renewer.run(self._sleep))
             self._background = [asyncio.create_task(work) for work in works]
         return self
@@ -143,11 +120,7 @@ class CoherentClient(Writer):
         await self._connection.close()
 
     async def refresh_filter(self) -> None:
-        """Get a filter now; until it grows too old, all copies are usable but those it names.
-
-        Raises:
-            PortolanError: There is none to be had.
-        """
+        """Get a filter now, or raise: all copies but those that it names are usable for a while."""
         await self._keeper.refresh()
 
     async def get(
@@ -178,7 +151,9 @@ class CoherentClient(Writer):
         if at_least is None:
             answer = await self._reader.read(resource, refresh=refresh)
         else:
-            answer = await self._reader.read_at_least(resource, _position(at_least))
+            if not _POSITION.fullmatch(at_least):
+                raise ValueError("at_least is not a position that a write has answered")
+            answer = await self._reader.read_at_least(resource, at_least)
         return read_of(answer, missing_ok=missing_ok)
 
     def transaction(self) -> Transaction:
@@ -217,16 +192,16 @@ class CoherentClient(Writer):
         one_by_one: bool = False,
         refresh: bool = False,
     ) -> Result:
-        """Ask for objects of a class.
+        """Find objects of a class.
 
         The result is no older than any write that was acknowledged more than `delta_s` before.
 
         Args:
             class_name: The class.
             parameters: Conditions, ``order``, ``limit`` and so on (docs/queries.md); values that
-                are no texts are written as such, lists with commas.
-            one_by_one: Let only the ids be listed, and read the objects as `get` does: each is
-                cached by itself, and the list lasts until an object enters, leaves or moves.
+                are no texts are written as JSON, lists with commas.
+            one_by_one: List only the ids, and read the objects as `get` does: each is cached by
+                itself, and the list lasts until an object enters, leaves or moves.
             refresh: As it is now, whatever the filter says.
 
         Raises:
@@ -252,9 +227,3 @@ class CoherentClient(Writer):
         while True:
             await self._sleep(pause)
             pause = await self._keeper.renew()
-
-
-def _position(text: str) -> str:
-    if not _POSITION.fullmatch(text):
-        raise ValueError("at_least is not a position that a write has answered")
-    return text

@@ -1,15 +1,26 @@
-"""The client's clock: how much time has passed, counting what the machine slept."""
+"""The client's clock, and what it knows of the sketch's, by which answers are dated."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
-__all__ = ["Clock", "ElapsedTime", "StrictlyIncreasing"]
+from sketch.protocol.wire import LATE_S
+
+__all__ = ["Clock", "ElapsedTime", "SketchClock", "StrictlyIncreasing"]
 
 Clock = Callable[[], float]
 """Answers seconds since some moment; never goes back."""
+
+
+_DRIFT = 500e-6
+"""What two clocks differ by in a second at most, where nobody sets them."""
+
+_US: Final = 1_000_000 * (1 + _DRIFT)
+"""Microseconds that the sketch's clock goes on by in a second of the client's at most."""
 
 
 class ElapsedTime:
@@ -18,10 +29,6 @@ class ElapsedTime:
     The monotonic clocks of most systems stand still while the machine sleeps, and a filter would
     come out of an hour's sleep as young as it went in. What the wall clock gains on the monotonic
     one therefore counts as time passed; what it loses does not.
-
-    Args:
-        monotonic: A clock that never goes back.
-        wall: A clock that goes on during sleep, and may be set.
     """
 
     def __init__(self, monotonic: Clock = time.monotonic, wall: Clock = time.time) -> None:
@@ -39,8 +46,7 @@ class ElapsedTime:
 class StrictlyIncreasing:
     """A clock that never answers the same time twice, so that what is later also reads later.
 
-    Args:
-        clock: The clock behind it; some tick only every 16 ms.
+    Some clocks tick only every 16 ms.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -51,3 +57,59 @@ class StrictlyIncreasing:
         """Return the time, later than ever before."""
         self._last = max(self._clock(), math.nextafter(self._last, math.inf))
         return self._last
+
+
+class _Line(NamedTuple):
+    born: float
+    ahead_us: float
+
+
+class SketchClock:
+    """Bounds of the sketch's clock, by the client's.
+
+    Each filter has a time that the sketch's clock has shown since the client requested it. From
+    then on that clock shows no more than has passed by the client's own: a line that it stays
+    below. Dates of answers are judged by the highest of these lines. If the clock is set forward,
+    what was dated before looks older than it is. If it is set back, it stays below the former
+    lines all the more; they are kept for as long as an answer of before may be in a cache, which
+    is `kept_s` and what comes late.
+    """
+
+    def __init__(self, kept_s: float) -> None:
+        self._about_s = kept_s + LATE_S
+        self._highest_first = deque[_Line]()
+        self._watched_since = math.inf
+        self._noted = -math.inf
+
+    def begin_anew(self) -> None:
+        """Take it for another clock: it has to be watched for some time first."""
+        self._highest_first.clear()
+
+    def note(self, born: float, time_us: int) -> None:
+        """Note the time of a filter (microseconds), requested at `born` by the client's clock."""
+        lines, new = self._highest_first, _Line(born, time_us - born * _US)
+        if not lines or born - self._noted > self._about_s:
+            lines.clear()
+            self._watched_since = born
+        while lines and lines[-1].ahead_us <= new.ahead_us:
+            lines.pop()
+        lines.append(new)
+        while born - lines[0].born > 2 * self._about_s:
+            lines.popleft()
+        self._noted = born
+
+    def is_known(self, now: float) -> bool:
+        """Whether it was watched, without a gap, for longer than anything of before is about."""
+        if not self._highest_first or now - self._noted > self._about_s:
+            return False
+        return now - self._watched_since >= self._about_s
+
+    def latest_us(self, now: float) -> float:
+        """Return the latest time that it can show (microseconds); infinity: unknown."""
+        lines = self._highest_first
+        return lines[0].ahead_us + now * _US if lines else math.inf
+
+    def not_before(self, time_us: int, now: float) -> float:
+        """Return since when it can have shown a time, by the client's; minus infinity: unknown."""
+        ahead_us = self.latest_us(now) - time_us
+        return now - ahead_us / 1_000_000 if ahead_us >= 0 and self.is_known(now) else -math.inf

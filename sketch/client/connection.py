@@ -18,13 +18,7 @@ __all__ = ["Connection", "Get", "Response"]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back.
-
-    Attributes:
-        status: The status code.
-        headers: The header fields, their names in lower case.
-        content: The body.
-    """
+    """A response; the names of its header fields are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -51,19 +45,8 @@ _DEFAULTS: Final = {
 class Connection:
     """Sends requests and counts what comes back.
 
-    By a transport of httpx, without its client: that follows redirects, keeps cookies and asks for
-    passwords, of which there are none here, and took more than twice the time that is left.
-
-    Args:
-        base_url: Of the service, or of the cache in front of it.
-        database: The database.
-        statistics: Where to count.
-        transport: What requests are sent by; None: the network.
-        headers: Sent with each request.
-        timeout_s: For each step of a request (seconds).
-
-    Raises:
-        ValueError: There is a password in `base_url`.
+    By a transport of httpx, without its client: that follows redirects, keeps cookies and prompts
+    for passwords, of which there are none here, and took more than twice the time that is left.
     """
 
     def __init__(
@@ -97,12 +80,7 @@ class Connection:
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> Response:
-        """Send a request and return the answer, whatever it says.
-
-        Raises:
-            Closed: Requests are refused.
-            Unreachable: There was no answer.
-        """
+        """Send a request and return the response, whatever its status; `Closed`, `Unreachable`."""
         if self._refuses:
             raise Closed("the client is closed")
         try:

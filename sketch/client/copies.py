@@ -1,25 +1,28 @@
-"""The client's own cache: copies of answers, the least recently used of which give way."""
+"""The client's own cache, which drops the least recently used copies, and the order of versions."""
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from sketch.client.statistics import Statistics
-from sketch.client.versions import is_newer
 
-__all__ = ["NO_TTL", "Copies", "Copy"]
+__all__ = ["NO_TTL", "Copies", "Copy", "is_newer"]
 
 NO_TTL = 1
-"""End of the life of what was never promised one, but may be shown while it is fresh."""
+"""The expiry of what was promised none, but may be shown while it is fresh."""
 
 _OVERHEAD = 400
 """What a copy takes in memory beside its texts, roughly (bytes)."""
 
 
+_TAG = re.compile(r'(?:W/)?"(j[0-9]{1,18})((?:\.[a-z0-9_]{1,128}:[0-9]{1,19})+)"', re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """An answer that was received, or the mark of one that must not be kept.
+    """An answer that was received, or the trace of one that must not be kept.
 
     Attributes:
         status: 200, or 404 for an object that is not there.
@@ -28,7 +31,7 @@ class Copy:
         since: A time, by the client's clock, at which the answer was not outdated yet.
         knows: What this client had written until then is in it.
         received: When it came.
-        expires_us: End of its life by the sketch's clock (microseconds); 0: it may not be shown
+        expires_us: When it expires by the sketch's clock (microseconds); 0: it may not be shown
             again unless the origin confirms it.
         epoch: Of the filters it was covered by.
     """
@@ -44,12 +47,7 @@ class Copy:
 
 
 class Copies:
-    """Copies by address, within a number of bytes.
-
-    Args:
-        limit_bytes: What they may take together.
-        statistics: Where to count.
-    """
+    """Copies by address, within a number of bytes."""
 
     def __init__(self, limit_bytes: int, statistics: Statistics) -> None:
         self._limit = limit_bytes
@@ -91,8 +89,8 @@ class Copies:
 def _latest(old: Copy, new: Copy) -> Copy:
     """Return what a client may go by that has received both: never the older one of two.
 
-    Answers overtake each other. If the second was asked for before the first had come, only their
-    versions tell which one is older; where they do not, neither may be shown again. What the newer
+    Answers overtake each other. If the second was requested before the first had come, only their
+    versions show which one is older; where they do not, neither may be shown again. What the newer
     one is not outdated by, and what it knows of, it has from both.
     """
     if new.since >= old.received:
@@ -106,7 +104,7 @@ def _latest(old: Copy, new: Copy) -> Copy:
 
 
 def _newer(old: Copy, new: Copy) -> Copy:
-    """Return the newer one of two whose order is not known, or a mark."""
+    """Return the newer one of two whose order is not known, or a copy that may not be shown."""
     if (old.status, old.etag, old.body) == (new.status, new.etag, new.body):
         return new
     newer = is_newer(new.etag, old.etag)
@@ -118,3 +116,29 @@ def _newer(old: Copy, new: Copy) -> Copy:
 
 def _size(address: str, copy: Copy) -> int:
     return _OVERHEAD + len(address) + len(copy.body or b"") + len(copy.etag or "")
+
+
+def is_newer(tag: str | None, than: str | None) -> bool | None:
+    """Whether a tag names a newer state of a resource than another, or the same.
+
+    A tag names the version of each cache group, and versions only grow (docs/data-api.md). None:
+    that is unknown, as of objects that are not there, of results, or under another schema.
+    """
+    if tag is None or than is None:
+        return None
+    if tag == than:
+        return True
+    first, second = _versions(tag), _versions(than)
+    if first.keys() != second.keys() or not first:
+        return None
+    differ = {first[name] > second[name] for name in first if first[name] != second[name]}
+    return differ.pop() if len(differ) == 1 else None
+
+
+def _versions(tag: str) -> dict[str, int]:
+    """Return the version of each group, by schema and group; nothing if the tag is none of ours."""
+    match = _TAG.fullmatch(tag)
+    if match is None:
+        return {}
+    pairs = [partition.split(":") for partition in match[2][1:].split(".")]
+    return {f"{match[1]}.{group}": int(version) for group, version in pairs}

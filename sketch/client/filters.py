@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sketch.client.answers import NOT_MODIFIED, OK, age_s
-from sketch.client.clock import Clock
+from sketch.client.clock import Clock, SketchClock
 from sketch.client.connection import Get, Response
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
-from sketch.client.sketch_clock import SketchClock
 from sketch.client.statistics import Statistics
 from sketch.protocol.wire import ClientFilter, GroupMap, WireError, decode
 
@@ -27,11 +26,9 @@ _PATH = "sketch"
 
 @dataclass(frozen=True, slots=True)
 class HeldFilter:
-    """A filter, and how old it is at most.
+    """A filter, with its entity tag, if it has one.
 
     Attributes:
-        document: What it says.
-        tag: Its entity tag, if it has one.
         born: The earliest time, by the client's clock, at which it can have been generated.
     """
 
@@ -43,17 +40,19 @@ class HeldFilter:
 class FilterKeeper:
     """Keeps the latest filter.
 
-    `epoch` grows when copies that were received before are covered by filters no more: the server's
-    sketch was lost, or the groups of a class were changed. `requested_at` is when a filter was last
-    asked for on purpose: what it names was outdated by then. `sketch_clock` is what filters tell of
-    the sketch's time.
-
     Args:
         get: Sends requests.
         delta_s: The oldest filter that is used (seconds).
         clock: The client's clock.
         statistics: Where to count.
-        adopted: Told of each new filter's `born`, and whether it is of another epoch.
+        on_filter: Called with each new filter: from before which time nothing is young any more,
+            and whether it is of another epoch.
+
+    Attributes:
+        epoch: Grows when copies that were received before are covered by filters no more: the
+            server's sketch was lost, or the groups of a class were changed.
+        requested_at: When a filter was last requested on purpose: what it names was outdated then.
+        sketch_clock: What filters say of the sketch's time.
     """
 
     def __init__(
@@ -62,15 +61,15 @@ class FilterKeeper:
         delta_s: float,
         clock: Clock,
         statistics: Statistics,
-        adopted: Callable[[float, bool], None],
+        on_filter: Callable[[float, bool], None],
     ) -> None:
         self._get = get
         self.delta_s = delta_s
         self._clock = clock
         self._statistics = statistics
-        self._adopted = adopted
+        self._on_filter = on_filter
         self._fetching = asyncio.Lock()
-        self._background: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[bool] | None = None
         self._current: HeldFilter | None = None
         self._last: ClientFilter | None = None
         self._not_before = -math.inf
@@ -92,7 +91,7 @@ class FilterKeeper:
         return self.delta_s if last is None else min(self.delta_s, last.valid_for_ms / 1000)
 
     def latest_us(self, now: float) -> float:
-        """Return the latest time that the sketch's clock can show; infinity if nothing tells it."""
+        """Return the latest time that the sketch's clock can show; infinity: unknown."""
         return math.inf if self._current is None else self.sketch_clock.latest_us(now)
 
     def groups(self) -> GroupMap:
@@ -100,22 +99,14 @@ class FilterKeeper:
         return {} if self._last is None else self._last.map
 
     async def refresh(self) -> None:
-        """Get a filter that is generated after this call, and heed it from now on.
-
-        Raises:
-            PortolanError: There is none to be had.
-        """
+        """Get a filter that is generated after this call, or raise; it is heeded from now on."""
         async with self._fetching:
             sent = self._clock()
             await self._counted(sent)
             self.requested_at = sent
 
     async def renew(self) -> float:
-        """Get a filter, if there is one to be had.
-
-        Returns:
-            After which time to do so again, so that reads always find a filter (seconds).
-        """
+        """Get a filter, if one is to be had; return after how many seconds to do so again."""
         sent = self._clock()
         if not await self._try(sent):
             return self.delta_s / 2
@@ -129,16 +120,13 @@ class FilterKeeper:
         if self._fetching.locked() or sent < self._not_before:
             return
         if self._background is None or self._background.done():
-            self._background = asyncio.create_task(self._attempt(sent))
+            self._background = asyncio.create_task(self._try(sent))
 
     async def close(self) -> None:
         """End what is under way."""
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])
-
-    async def _attempt(self, sent: float) -> None:
-        await self._try(sent)
 
     async def _try(self, sent: float) -> bool:
         try:
@@ -193,12 +181,12 @@ class FilterKeeper:
         self._current = new
         self._last = document
         self.sketch_clock.note(new.born, document.time_us)
-        self._adopted(new.born, self.epoch != before)
+        self._on_filter(new.born - self.delta_s, self.epoch != before)
 
 
 def _renewed(current: HeldFilter, response: Response, born: float) -> HeldFilter:
-    """Return the filter as a 304 confirms it: these bits held at the time it tells."""
+    """Return the filter as a 304 confirms it: these bits held at the time it gives."""
     time = response.headers.get("portolan-sketch-time", "")
     if not (time.isascii() and time.isdigit()):
-        raise BrokenFilter("a 304 does not tell the time")
+        raise BrokenFilter("a 304 has no time")
     return replace(current, document=replace(current.document, time_us=int(time)), born=born)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sketch.client.answers import Answer
+from sketch.client.copies import is_newer
 from sketch.client.filters import HeldFilter
 from sketch.client.problems import Closed
-from sketch.client.versions import is_newer
 
 __all__ = ["Flight", "Flights", "Need"]
 
@@ -53,7 +53,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """What came of a request.
+    """The result of a request.
 
     Attributes:
         answer: The answer.
@@ -70,8 +70,8 @@ class Flight:
     Args:
         need: What it was sent for.
         sent: When, by the client's clock.
-        task: Its answer to be.
-        is_dated: Whether only the answer will tell how old it is.
+        task: Returns its answer.
+        is_dated: Whether only the answer will show how old it is.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class Flight:
         """Whether its answer will do for another read; of a dated one, whether it may.
 
         What any cache may answer serves the reads by the same filter. What the origin answers
-        serves whoever goes by a filter, or needs an answer, from before it was sent: a read never
-        joins a request that is older than what it needs (docs/protocol.md).
+        serves each read that goes by a filter, or needs an answer, from before it was sent: a read
+        never joins a request that is older than what it needs (docs/protocol.md).
         """
         if self.task.cancelling():
             return False
@@ -101,7 +101,7 @@ class Flight:
         return self.sent > need.floor
 
     async def landed(self) -> FetchResult:
-        """Wait for the answer; a request that nobody waits for any more is given up.
+        """Wait for the answer; a request that no read waits for any more is given up.
 
         Raises:
             Closed: The client was closed meanwhile.
@@ -141,15 +141,7 @@ class Flights:
         *,
         is_dated: bool = False,
     ) -> Flight:
-        """Send a request that others may join.
-
-        Args:
-            address: Of the resource.
-            need: What it is sent for.
-            sent: The time now.
-            fetch: Sends it and returns its answer.
-            is_dated: Whether only the answer will tell how old it is.
-        """
+        """Send a request that others may join; see `Flight`."""
         flight = Flight(need, sent, asyncio.create_task(fetch), is_dated=is_dated)
         self._latest[address] = flight
         self._tasks.add(flight.task)
@@ -159,7 +151,7 @@ class Flights:
     def _landed(self, address: str, flight: Flight) -> None:
         self._tasks.discard(flight.task)
         if not flight.task.cancelled():
-            flight.task.exception()  # Or asyncio reports it, if whoever waited is gone.
+            flight.task.exception()  # Or asyncio reports it, if no reader waits any more.
         if self._latest.get(address) is flight:
             del self._latest[address]
 

@@ -12,21 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sketch.client.clock import Clock
-from sketch.client.resources import object_key
+from sketch.client.resources import QueryResult, Readable, object_key
+from sketch.protocol.wire import GroupMap
 
 __all__ = ["OwnWrites"]
 
 _KEYS = 10_000
-"""Keys that are told apart; beyond, every object counts as written."""
+"""Keys that are kept apart; beyond, every object counts as written."""
 
 
 class OwnWrites:
-    """Which groups of which objects were written, and when.
-
-    Args:
-        clock: The client's clock.
-        limit: Keys that are told apart.
-    """
+    """Which groups of which objects were written, and when; at most `limit` keys are kept apart."""
 
     def __init__(self, clock: Clock, limit: int = _KEYS) -> None:
         self._clock = clock
@@ -41,12 +37,8 @@ class OwnWrites:
     ) -> Iterator[None]:
         """Remember objects as written once a write is over, whatever came of it.
 
-        A read beside it may come before it.
-
-        Args:
-            class_name: Their class.
-            ids: The objects.
-            groups: Returns the groups that may change, by then; none: all.
+        A read beside it may come before it. `groups` returns the groups that may have changed by
+        then; none: all.
         """
         try:
             yield
@@ -56,7 +48,7 @@ class OwnWrites:
             self._note(class_name, keys)
 
     def doubt(self, class_name: str, id_: str) -> None:
-        """Take an object for written, by whomever: copies that were made before do no more."""
+        """Take an object for written, by anyone: copies that were made before do no more."""
         self._note(class_name, [object_key(class_name, id_, "")])
 
     def _note(self, class_name: str, keys: Sequence[str]) -> None:
@@ -67,21 +59,21 @@ class OwnWrites:
             self._ended.clear()
             self._all_ended = now
 
-    def floor(self, class_name: str, id_: str, groups: Iterable[str]) -> float:
-        """Return until when an answer must know what was written; minus infinity: it was not."""
-        keys = [object_key(class_name, id_, group) for group in ("", *groups)]
+    def floor(self, resource: Readable, group_map: GroupMap) -> float:
+        """Return until when an answer must know what was written; minus infinity: nothing was."""
+        if isinstance(resource, QueryResult):  # any write to its class may change it
+            return self._classes_ended.get(resource.class_name, -math.inf)
+        class_name, id_ = resource.class_name, resource.id
+        keys = [object_key(class_name, id_, group) for group in ("", *resource.groups(group_map))]
         return max(self._all_ended, *(self._ended.get(key, -math.inf) for key in keys))
 
-    def floor_of_class(self, class_name: str) -> float:
-        """Return the same for results of queries, which any write to the class may change."""
-        return self._classes_ended.get(class_name, -math.inf)
+    def on_filter(self, before: float, is_another_epoch: bool) -> None:
+        """Forget the writes that ended before a time: what was read before them is not young.
 
-    def blur(self) -> None:
-        """Let each write count for every object: groups have other names now."""
-        self._all_ended = max(self._all_ended, *self._classes_ended.values(), -math.inf)
-
-    def forget(self, before: float) -> None:
-        """Forget the writes that ended before a time."""
+        In another epoch groups have other names: each write counts for every object.
+        """
+        if is_another_epoch:
+            self._all_ended = max(self._all_ended, *self._classes_ended.values(), -math.inf)
         self._ended = {key: ended for key, ended in self._ended.items() if ended >= before}
         self._classes_ended = {n: at for n, at in self._classes_ended.items() if at >= before}
         if self._all_ended < before:

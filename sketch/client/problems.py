@@ -122,13 +122,7 @@ _KINDS: Mapping[str, type[Problem]] = {"transaction-aborted": TransactionAborted
 
 
 def problem_of(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Problem:
-    """Return the exception for an answer that is an error.
-
-    Args:
-        status: Its status code.
-        body: Its body, which anything on the way may have written.
-        headers: Its header fields.
-    """
+    """Return the exception for an error, whose body anything on the way may have written."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -1,4 +1,11 @@
-"""How a read is answered: from the client's copy, by any cache on the way, or by the origin."""
+"""How a read is answered: from the client's copy, by any cache on the way, or by the origin.
+
+What a filter names has to come from the origin, or to be young enough. Many clients read the same
+objects then, each for itself, though one answer would do for all of them. So there are dated
+answers, which show at which time they were true by the sketch's clock (`Portolan-As-Of`). Caches
+keep them for a moment, under an address of their own (``max_age``), so that only those who look at
+the date get them.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +18,11 @@ from sketch.client.answers import (
     NOT_FOUND,
     NOT_MODIFIED,
     OK,
+    SERVER_ERROR,
     Answer,
     Source,
     answer_of,
+    as_of_us,
     expires_us,
     is_not_stored,
     source_of,
@@ -22,32 +31,67 @@ from sketch.client.answers import (
 from sketch.client.clock import Clock
 from sketch.client.connection import Get, Response
 from sketch.client.copies import NO_TTL, Copies, Copy
-from sketch.client.dated import DatedReads
-from sketch.client.demand import Demand
 from sketch.client.filters import FilterKeeper, HeldFilter
 from sketch.client.flights import FetchResult, Flight, Flights, Need
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
+from sketch.client.renewing import Demand
 from sketch.client.resources import Readable
 from sketch.client.statistics import Statistics
 
-__all__ = ["Reader"]
+__all__ = ["DatedReads", "Reader"]
 
 _FROM_ORIGIN: Final = {"Cache-Control": "no-cache"}
 
 
-class Reader:
-    """Answers reads within the bound.
+_UNDATED_S = 60.0
+"""For how long a class is taken for one whose answers have no date."""
 
-    Args:
-        get: Sends requests.
-        keeper: Has the filter.
-        own_writes: What this client has written.
-        copies: The client's cache.
-        clock: The client's clock.
-        statistics: Where to count.
-        demand: Told of what is read by its youth alone; None: nobody wants to know.
-    """
+
+class DatedReads:
+    """Reads objects whose answers may come from any cache, and show their age."""
+
+    def __init__(self, get: Get, keeper: FilterKeeper, clock: Clock) -> None:
+        self._get = get
+        self._keeper = keeper
+        self._clock = clock
+        self._undated_until: dict[str, float] = {}
+
+    def path(self, resource: Readable, need: Need) -> str | None:
+        """Return where a cache may have an answer that will do; None: it is unlikely.
+
+        What caches have is half as old as they keep it, on the average.
+        """
+        now, bound_s = self._clock(), self._keeper.bound_s
+        if now - need.young < bound_s / 2 or not self._keeper.sketch_clock.is_known(now):
+            return None
+        if now < self._undated_until.get(resource.class_name, -math.inf):
+            return None
+        return resource.dated_path(math.ceil(bound_s))
+
+    async def read(
+        self, class_name: str, path: str, need: Need, known: Mapping[str, str]
+    ) -> tuple[Response, float] | None:
+        """Return an answer, and a time at which it was true; None: the class's have no date.
+
+        `known` is If-None-Match, if the client has a copy. Raises `Unreachable`.
+        """
+        response = await self._get(path, known)
+        if (shown_us := as_of_us(response.headers)) is None:
+            if response.status < SERVER_ERROR:
+                self._undated_until[class_name] = self._clock() + _UNDATED_S
+            return None
+        since = self._keeper.sketch_clock.not_before(shown_us, self._clock())
+        if need.is_met(since, response.headers.get("etag")):
+            return response, since
+        # Without a condition: a cache keeps whole answers only, for others who ask.
+        sent = self._clock()
+        response = await self._get(path, {"Cache-Control": "no-cache"})
+        return response, sent - uncertainty_s(response.headers)
+
+
+class Reader:
+    """Answers reads within the bound; `demand` notes what is read by its youth alone."""
 
     def __init__(
         self,
@@ -71,15 +115,7 @@ class Reader:
         self._on_systems: set[str] = set()
 
     async def read(self, resource: Readable, *, refresh: bool) -> Answer:
-        """Return an answer that is within the bound.
-
-        Args:
-            resource: What to read.
-            refresh: As it is now, whatever the filter says.
-
-        Raises:
-            PortolanError: There is none.
-        """
+        """Return an answer within the bound; `refresh`: as it is now, whatever the filter says."""
         address = resource.path
         copy = self._copies.get(address)
         need = self._need(resource, copy, refresh=refresh)
@@ -98,7 +134,7 @@ class Reader:
         return (await self._start(resource, need, copy).landed()).answer
 
     def revalidate(self, resource: Readable) -> None:
-        """Ask for a resource anew, though nobody waits for it yet."""
+        """Request a resource anew, though no read waits for it yet."""
         copy = self._copies.get(resource.path)
         need = self._need(resource, copy, refresh=False)
         if self._flights.find(resource.path, need) is None:
@@ -113,7 +149,7 @@ class Reader:
     def written(self, resource: Readable, response: Response, sent: float) -> None:
         """Keep the whole object that a write has answered: as old as the write's request at most.
 
-        Nobody was promised that filters will name it; it is good for as long as it is fresh.
+        No filter was promised to name it; it is good for as long as it is fresh.
 
         Args:
             resource: The object.
@@ -128,11 +164,7 @@ class Reader:
             self._copies.put(resource.path, copy)
 
     async def read_at_least(self, resource: Readable, position: str) -> Answer:
-        """Return an answer that has all of what a position says; it is not kept.
-
-        Raises:
-            PortolanError: There is none.
-        """
+        """Return an answer that has all of what a position says; it is not kept."""
         # A view may answer this, and what it answers says nothing of the systems' present.
         wish = f"at-least={position}, max-staleness={self._keeper.delta_s:.6f}"
         self._statistics.revalidations += 1
@@ -150,7 +182,7 @@ class Reader:
     def _need(self, resource: Readable, copy: Copy | None, *, refresh: bool) -> Need:
         """Decide who may answer (docs/protocol.md, "The client").
 
-        What was not outdated Δ ago is within the bound, whoever has it, and whatever filters say.
+        What was not outdated Δ ago is within the bound, from any source, and whatever filters say.
         """
         now = self._clock()
         current = self._keeper.usable()
@@ -159,8 +191,8 @@ class Reader:
         if refresh:
             return Need(current, now, now)
         fresh = max(now - self._keeper.bound_s, self._keeper.requested_at)
-        own = resource.floor(self._own_writes, self._keeper.groups())
-        # What was asked for before the copy came may be older than that.
+        own = self._own_writes.floor(resource, self._keeper.groups())
+        # What was requested before the copy came may be older than that.
         floor = max(own, fresh, -math.inf if copy is None else copy.received)
         seen = None if copy is None else copy.etag
         if current is None:
@@ -182,10 +214,10 @@ class Reader:
         """
         if copy is None:
             return False
-        newer = copy.received > current.born and not self._is_alive(copy)
+        newer = copy.received > current.born and not self._is_live(copy)
         return newer or copy.epoch != self._keeper.epoch
 
-    def _is_alive(self, copy: Copy) -> bool:
+    def _is_live(self, copy: Copy) -> bool:
         return self._keeper.latest_us(self._clock()) < copy.expires_us
 
     def _will_do(self, copy: Copy, need: Need) -> bool:
@@ -193,7 +225,7 @@ class Reader:
             return False
         if copy.since > need.fresh and copy.expires_us == NO_TTL:
             return True
-        return (copy.since > need.fresh or need.covered) and self._is_alive(copy)
+        return (copy.since > need.fresh or need.covered) and self._is_live(copy)
 
     async def _fetch(
         self, resource: Readable, need: Need, sent: float, copy: Copy | None, dated: str | None
@@ -215,7 +247,7 @@ class Reader:
         return replace(self._land(resource, response, since, copy, epoch), since=sent)
 
     async def _ask(self, resource: Readable, headers: dict[str, str]) -> Response:
-        """Ask the systems, not the view: what bounds its age is the schema, not this client."""
+        """Request from the systems, not the view: the schema bounds its age, not this client."""
         if resource.class_name in self._on_systems:
             headers |= {"Prefer": "consistency=strong"}
         response = await self._counted(resource.path, headers)
@@ -241,17 +273,17 @@ class Reader:
         old: Copy | None,
         epoch: int | None = None,
     ) -> FetchResult:
-        """Keep what may be kept of an answer, and return what it says.
+        """Keep what may be kept of an answer, and return it.
 
-        An answer that no cache may keep leaves a mark. If it confirms a copy, that was kept before
+        An answer that no cache may keep leaves a trace. If it confirms a copy, that was kept before
         it and is as fresh as the answer; but filters need not name it any more.
 
         Args:
             resource: What was read.
             response: The answer.
             since: A time at which it was true.
-            old: The client's copy, when it was asked for.
-            epoch: Of the filters then; None: it is dated, and has no life that they know of.
+            old: The client's copy, when it was requested.
+            epoch: Of the filters then; None: it is dated, and has no expiry that they know of.
         """
         status, headers, now = response.status, response.headers, self._clock()
         if status == NOT_MODIFIED and old is not None and old.body is not None:
@@ -271,8 +303,8 @@ class Reader:
 
 
 def _confirmed(old: Copy, headers: Mapping[str, str], epoch: int | None) -> Copy:
-    """Return a copy with the life that it has by an answer that confirms it."""
+    """Return a copy with the expiry that it has by an answer that confirms it."""
     if epoch is None:
-        return old  # The life that it was promised, under the filters it was promised by.
+        return old  # It expires as it was promised, under the filters it was promised by.
     end = min(old.expires_us, NO_TTL) if is_not_stored(headers) else expires_us(headers)
     return replace(old, expires_us=end, epoch=epoch)

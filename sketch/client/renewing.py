@@ -1,8 +1,8 @@
 """What is read again and again is renewed before it grows too old, many objects in one request.
 
 A copy that the filter names is good for as long as it is young. In a busy client that is most of
-what goes to the origin: one object at a time, and a reader waits for each. To ask for fifty at
-once costs network and service little more than to ask for a few.
+what goes to the origin: one object at a time, and a reader waits for each. To request fifty at once
+costs network and service little more than to request a few.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,13 +19,12 @@ from sketch.client.answers import OK
 from sketch.client.clock import Clock
 from sketch.client.connection import Response
 from sketch.client.copies import NO_TTL, Copies, Copy
-from sketch.client.demand import Demand, DemandEntry
 from sketch.client.filters import FilterKeeper
 from sketch.client.problems import PortolanError, problem_of
-from sketch.client.resources import Resource
+from sketch.client.resources import Readable, Resource
 from sketch.client.statistics import Statistics
 
-__all__ = ["Post", "Renewer"]
+__all__ = ["Demand", "DemandEntry", "Post", "Renewer"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +44,74 @@ _AT_ONCE = 50
 """Objects of one request: the service does nothing else meanwhile."""
 
 _FEW = 3
-"""So few are asked for one by one: their answers have lives, and may be kept on the way."""
+"""So few are requested one by one: their answers have expiries, and may be kept on the way."""
+
+
+_MOST = 1_000
+"""Objects that are remembered; those beyond are revalidated by who reads them."""
+
+_ROUNDS = 10
+"""Rounds for which an object is remembered that is not read again."""
+
+_STABLE = 25
+"""Rounds after which an object that has not changed is not expected to change soon."""
+
+
+@dataclass(slots=True)
+class DemandEntry:
+    """A whole object that is in demand.
+
+    Attributes:
+        read: The round in which it was read last.
+        reads: How often it was read since it was renewed last.
+        changed: The round in which it was seen to have changed, or was first in demand.
+    """
+
+    address: str
+    resource: Resource
+    read: int
+    changed: int
+    reads: int = 1
+
+
+class Demand:
+    """What was read lately though only its youth speaks for it, and will be read again.
+
+    The object that was read last is at the end.
+    """
+
+    def __init__(self) -> None:
+        self._round = 0
+        self._entries: dict[str, DemandEntry] = {}
+
+    def note(self, address: str, resource: Readable) -> None:
+        """Remember that a resource was read; only of whole objects."""
+        entry = self._entries.get(address)
+        if entry is not None:
+            entry.reads += 1
+            if entry.read != self._round:
+                entry.read = self._round
+                self._entries[address] = self._entries.pop(address)
+        elif isinstance(resource, Resource) and not resource.fields:
+            self._entries[address] = DemandEntry(address, resource, self._round, self._round)
+
+    def changed(self, entry: DemandEntry) -> None:
+        """Remember that an object has changed."""
+        entry.changed = self._round
+
+    def is_stable(self, entry: DemandEntry) -> bool:
+        """Whether an object is not expected to change soon."""
+        return self._round - entry.changed >= _STABLE
+
+    def lately(self) -> Sequence[DemandEntry]:
+        """Begin a round, and return what was read in the last ones."""
+        self._round += 1
+        while self._entries:
+            oldest = next(iter(self._entries.values()))
+            if len(self._entries) <= _MOST and oldest.read >= self._round - _ROUNDS:
+                break
+            del self._entries[oldest.address]
+        return list(self._entries.values())
 
 
 class _Exchange(NamedTuple):
@@ -54,44 +120,24 @@ class _Exchange(NamedTuple):
     epoch: int
 
 
+@dataclass(eq=False)
 class Renewer:
     """Renews copies that are in demand.
 
-    Args:
-        demand: What was read lately.
-        post: Sends requests.
-        revalidate: Asks for one object anew, and does not wait for it.
-        keeper: Has the filter.
-        copies: The client's cache.
-        clock: The client's clock.
-        statistics: Where to count.
+    `revalidate` requests one object anew, and does not wait for it.
     """
 
-    def __init__(
-        self,
-        demand: Demand,
-        post: Post,
-        revalidate: Callable[[Resource], None],
-        keeper: FilterKeeper,
-        copies: Copies,
-        clock: Clock,
-        statistics: Statistics,
-    ) -> None:
-        self._demand = demand
-        self._post = post
-        self._revalidate = revalidate
-        self._keeper = keeper
-        self._copies = copies
-        self._clock = clock
-        self._statistics = statistics
-        self._took_s = 0.0
+    _demand: Demand
+    _post: Post
+    _revalidate: Callable[[Resource], None]
+    _keeper: FilterKeeper
+    _copies: Copies
+    _clock: Clock
+    _statistics: Statistics
+    _took_s: float = field(default=0.0, init=False)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Renew until cancelled.
-
-        Args:
-            sleep: Waits for some seconds.
-        """
+        """Renew until cancelled."""
         while True:
             await sleep(_ROUND * self._keeper.bound_s)
             await self._renew(self._demand.lately())
@@ -100,7 +146,7 @@ class Renewer:
         """Renew what would be too old by the end of the next round.
 
         What the filter does not name, and does not seem to change, is revalidated by itself: so it
-        gets a life to be shown by. Without one, what is written next is not named any more.
+        gets an expiry to be shown by. Without one, what is written next is not named any more.
         """
         together: list[DemandEntry] = []
         alone: list[DemandEntry] = []
@@ -135,7 +181,7 @@ class Renewer:
             yield entry, copy
 
     async def _ask(self, some: Sequence[DemandEntry]) -> None:
-        """Ask for many objects; what fails is revalidated by who reads it."""
+        """Request many objects; what fails is revalidated by who reads it."""
         operations = [self._operation(entry) for entry in some]
         epoch, sent = self._keeper.epoch, self._clock()
         self._statistics.renewals += 1
@@ -163,20 +209,12 @@ class Renewer:
         if tag is None or "partial" in result:
             return
         if old is not None and old.etag == tag and old.body is not None:
-            # The life that it was promised, under the filters it was promised by, it keeps.
+            # It expires as it was promised, under the filters it was promised by.
             new = replace(old, since=exchange.sent, knows=exchange.sent, received=exchange.received)
         elif result["status"] == OK:
             body = orjson.dumps(result["body"])
-            new = Copy(
-                OK,
-                tag,
-                body,
-                exchange.sent,
-                exchange.sent,
-                exchange.received,
-                NO_TTL,
-                exchange.epoch,
-            )
+            sent, received, epoch = exchange
+            new = Copy(OK, tag, body, sent, sent, received, NO_TTL, epoch)
             self._demand.changed(entry)
         else:
             return

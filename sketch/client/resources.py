@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import orjson
@@ -17,7 +17,7 @@ __all__ = ["QueryResult", "Readable", "Resource", "object_key", "segment"]
 
 _ROUTES = frozenset({"query", "import", "export"})
 _UNESCAPED = "!'()*~"
-"""What JavaScript's encodeURIComponent lets be: both clients spell an address alike."""
+"""What JavaScript's encodeURIComponent lets be: both clients write an address alike."""
 
 _SEGMENTS = 10_000
 """Segments that are remembered: each read needs some four times those that it is of."""
@@ -41,49 +41,9 @@ def object_key(class_name: str, id_: str, group: str) -> str:
     return f"{class_name}/{id_}#{group}"
 
 
-class Floors(Protocol):
-    """Tells after which time an answer must have been asked for, as this client wrote before."""
-
-    def floor(self, class_name: str, id_: str, groups: Iterable[str]) -> float:
-        """Return that of an object."""
-
-    def floor_of_class(self, class_name: str) -> float:
-        """Return that of results of queries."""
-
-
-class Readable(Protocol):
-    """What can be read, and cached."""
-
-    @property
-    def class_name(self) -> str:
-        """The class."""
-
-    @property
-    def path(self) -> str:
-        """Path and query, below the address of the database."""
-
-    def dated_path(self, max_age_s: int) -> str | None:
-        """Return the path of answers that tell their date and are kept for so long (seconds).
-
-        None: there are none.
-        """
-
-    def keys(self, group_map: GroupMap) -> tuple[str, ...]:
-        """Return the keys that a filter tests it by; none if the map does not tell them all."""
-
-    def floor(self, floors: Floors, group_map: GroupMap) -> float:
-        """Return after which time an answer must have been asked for."""
-
-
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """An object, or some of its fields.
-
-    Attributes:
-        class_name: Class of the object.
-        id: The object, not percent-encoded.
-        fields: Names of the fields, in order and each once; empty: all.
-    """
+    """An object, or some of its fields: in order and each once; empty: all."""
 
     class_name: str
     id: str
@@ -91,11 +51,7 @@ class Resource:
 
     @classmethod
     def of(cls, class_name: str, id_: str, fields: Iterable[str] | None = None) -> Resource:
-        """Return the resource in its canonical spelling; only that one may be cached.
-
-        Raises:
-            ValueError: `fields` names none.
-        """
+        """Return the resource in its canonical form; only that one may be cached."""
         if fields is None:
             return cls(class_name, id_)
         names = tuple(sorted({fields} if isinstance(fields, str) else set(fields)))
@@ -112,11 +68,11 @@ class Resource:
         return f"{path}?fields={','.join(quote(name, safe='') for name in self.fields)}"
 
     def dated_path(self, max_age_s: int) -> str:
-        """Return the path of answers that tell their date and are kept for so long (seconds)."""
+        """Return the path of dated answers, which caches keep for so long (seconds)."""
         return f"{self.path}{'&' if self.fields else '?'}max_age={max_age_s}"
 
     def groups(self, group_map: GroupMap) -> tuple[str, ...]:
-        """Return the groups that the resource shows; none if the map does not tell them all."""
+        """Return the groups that the resource shows; none if the map does not name them all."""
         groups = group_map.get(self.class_name, {})
         if not self.fields:
             return tuple(groups)
@@ -127,30 +83,21 @@ class Resource:
         return tuple(group for group, names in shown.items() if names)
 
     def keys(self, group_map: GroupMap) -> tuple[str, ...]:
-        """Return the keys that a filter tests it by; none if the map does not tell them all."""
+        """Return the keys that a filter tests it by; none if the map does not name them all."""
         groups = self.groups(group_map)
         return tuple(object_key(self.class_name, self.id, group) for group in groups)
-
-    def floor(self, floors: Floors, group_map: GroupMap) -> float:
-        """Return after which time an answer must have been asked for."""
-        return floors.floor(self.class_name, self.id, self.groups(group_map))
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The result of a query.
-
-    Attributes:
-        class_name: The class asked.
-        query: The query as it is spelled in the address.
-    """
+    """The result of a query, which is in its canonical form."""
 
     class_name: str
     query: str
 
     @classmethod
     def of(cls, class_name: str, parameters: Mapping[str, Any]) -> QueryResult:
-        """Return the result in its canonical spelling; only that one may be cached."""
+        """Return the result in its canonical form; only that one may be cached."""
         pairs = ((name, _text(name, value)) for name, value in parameters.items())
         return cls(class_name, canonical_query(pairs))
 
@@ -168,9 +115,9 @@ class QueryResult:
         known = self.class_name in group_map
         return (key_of_query(self.class_name, self.query),) if known else ()
 
-    def floor(self, floors: Floors, _: GroupMap) -> float:
-        """Return after which time an answer must have been asked for."""
-        return floors.floor_of_class(self.class_name)
+
+Readable: TypeAlias = Resource | QueryResult
+"""What can be read, and cached."""
 
 
 def _text(name: str, value: Any) -> str:

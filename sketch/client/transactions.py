@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
@@ -38,12 +39,8 @@ class Transaction:
     It reads every resource once and answers it alike from then on. It does not read what it has
     written: read first. Used as ``async with``; an exception in the block leaves all as it is.
 
-    Args:
-        read: Answers reads within the client's bound.
-        commit: Sends the transaction.
-
     Attributes:
-        results: Once it is committed: what became of each write, in their order.
+        results: Once it is committed: the result of each write, in their order.
     """
 
     def __init__(
@@ -163,27 +160,14 @@ class Transaction:
             raise ValueError("the transaction is over; begin another one")
 
 
+@dataclass(eq=False)
 class Transactor:
-    """Sends transactions, and remembers what they wrote and what they read in vain.
+    """Sends transactions, and remembers what they wrote and what they read in vain."""
 
-    Args:
-        read: Answers reads within the client's bound.
-        connection: Sends requests.
-        own_writes: Where to remember it.
-        sleep: Waits for some seconds.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[Resource], Awaitable[Answer]],
-        connection: Connection,
-        own_writes: OwnWrites,
-        sleep: Callable[[float], Awaitable[None]],
-    ) -> None:
-        self._read = read
-        self._connection = connection
-        self._own_writes = own_writes
-        self._sleep = sleep
+    _read: Callable[[Resource], Awaitable[Answer]]
+    _connection: Connection
+    _own_writes: OwnWrites
+    _sleep: Callable[[float], Awaitable[None]]
 
     def begin(self) -> Transaction:
         """Begin a transaction."""

@@ -26,19 +26,15 @@ _PATCHES: Mapping[PatchForm, str] = {
     "update": "application/vnd.portolan.update+json",
 }
 _WHOLE: Mapping[str, str] = {"Prefer": "return=representation"}
-"""Asks for the whole object (RFC 7240, section 4.2), so that reads need not."""
+"""Requests the whole object (RFC 7240, section 4.2), so that reads need not."""
 _FIRST_ERROR = 400
 
 
 class Writer:
     """Writes objects of one database.
 
-    Args:
-        connection: Sends requests.
-        own_writes: Where to remember what was written.
-        groups: Tells the groups of each class, as far as they are known.
-        keep: Told of what was written, with the answer and when it was asked for.
-        clock: The client's clock.
+    `groups` returns the groups of each class, as far as they are known; `keep` receives what was
+    written, with the response and when it was sent.
     """
 
     def __init__(

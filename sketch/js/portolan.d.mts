@@ -8,7 +8,7 @@ export type Written = { value: any; etag: string | null; position: string; locat
 export type Conditions = { ifMatch?: string; idempotencyKey?: string };
 
 export type Options = {
-  /** The bound on staleness, in seconds; 1 unless told. */
+  /** The bound on staleness, in seconds; 1 by default. */
   deltaS?: number;
   /** `eager` renews the filter in the background, `lazy` when a read needs it. */
   mode?: "eager" | "lazy";
@@ -34,7 +34,7 @@ export type Client = {
   ): Promise<Read>;
   /**
    * Asks for objects of a class, by the parameters of docs/queries.md. The result is no older than any
-   * write that was acknowledged more than `deltaS` before. With `oneByOne` only the ids are asked for, and
+   * write that was acknowledged more than `deltaS` before. With `oneByOne` only the ids are requested, and
    * each object is read, and cached, by itself.
    */
   query(
@@ -73,7 +73,7 @@ export type Client = {
 };
 
 /**
- * Reads and writes one database; answers once the first filter was asked for.
+ * Reads and writes one database; answers once the first filter was requested.
  * @param url of the service, or of the cache before it
  */
 export function connect(url: string, database: string, options?: Options): Promise<Client>;

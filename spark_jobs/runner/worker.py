@@ -20,8 +20,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from mediator.base.errors import Unavailable
-from mediator.catalogue.run_queue import RunQueue
-from mediator.catalogue.workers import CatalogueWorkers
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from spark_jobs.runner.attempt import InputReader, ResultWriter
 from spark_jobs.runner.run_execution import RunExecution, WorkerContext
 

@@ -127,7 +127,7 @@ class Upward(SearchingModel):
 
 
 class Wide(SearchingModel):
-    """Returns all fields, whatever was asked for."""
+    """Returns all fields, whichever were requested."""
 
     async def find(self, find: SearchRequest) -> SearchPage:
         return await super().find(replace(find, fields=None))

@@ -193,7 +193,7 @@ class Unlocked(ModelStore):
 
 
 class Showing(ModelStore):
-    """Counts records that are absent, but marked."""
+    """Counts records that are absent, but have an intent."""
 
     async def count(self, fragment: Fragment) -> int:
         rows = self.rows(fragment).values()

@@ -34,7 +34,7 @@ PREFIX = HEADER + 5
 """Its header, flags, and the kind of its first section, which is the command."""
 
 BY_FLOAT = (OrderBy(("f",)),)
-"""The order in which the stand-in for MongoDB is asked for several ranges of doubles."""
+"""The order in which the stand-in for MongoDB is queried for several ranges of doubles."""
 
 
 @asynccontextmanager

@@ -182,7 +182,7 @@ async def test_used_up_budget_is_unknown() -> None:
 
 
 class _Told(ModelStore):
-    """Says of its server what it is told to."""
+    """Reports of its server what the test sets."""
 
     def __init__(self, durability_s: float | None, replicas: int | None) -> None:
         super().__init__()

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from app.commands.demo.newspaper import DECLARED, SCHEMA, objects
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.run_queue import RunQueue, TakenRun
-from mediator.catalogue.workers import CatalogueWorkers
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from tests.faults.conditions import eventually
 
 __all__ = ["HOSTILE", "HOSTILE_ID", "STATED", "Stage"]

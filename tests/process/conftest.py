@@ -10,8 +10,8 @@ import pytest
 from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
 from tests.process.caching.cached_paper import Paper, paper_on
-from tests.process.caching.coherent_origin import Door, served
 from tests.process.caching.guarded import Guarded, guarded
+from tests.process.caching.serving import Door, served
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 
 

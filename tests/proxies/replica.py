@@ -36,7 +36,7 @@ from sketch.protocol.port import (
 )
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
-from tests.process.caching.coherent_origin import served
+from tests.process.caching.serving import served
 from tests.process.service import Service, service
 
 Step: TypeAlias = Literal["begin", "begun", "stored", "ended", "purge taken", "purge sent", "read"]

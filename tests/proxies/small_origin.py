@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sketch.protocol.keys import tag_of
-from tests.process.caching.coherent_origin import served
+from tests.process.caching.serving import served
 
 Message = dict[str, Any]
 

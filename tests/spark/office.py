@@ -13,9 +13,8 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.run_queue import RunQueue
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
-from mediator.catalogue.workers import CatalogueWorkers
 from spark_jobs.runner.attempt import ResultWriter
 from spark_jobs.runner.job import STORED_VERSION, Into
 from spark_jobs.runner.port import ColumnType, Input, InputUnfit, StageContext
@@ -86,7 +85,7 @@ class Office:
         return await self.find(run)
 
     def rows(self, run: StoredRun) -> list[dict[str, Any]]:
-        directory = self.directory / run.id / "stages" / run.ending["result"]
+        directory = self.directory / run.id / "stages" / run.outcome["result"]
         return ResultFiles(directory).page((0, 0), 100)[0]
 
     @asynccontextmanager

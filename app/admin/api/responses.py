@@ -11,7 +11,7 @@ from app.api.models.common import Problem
 from app.http.framework import json_body
 from app.http.problems import PROBLEM_JSON
 from mediator.base.errors import Conflict
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 from mediator.schema.validation import json_schema_of
 
 __all__ = [

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from app.admin.api.responses import DatabaseName, part
 from app.http.framework import SmallBodies
 from mediator.access.model import MAX_GRANTS, MAX_SUBJECT_LENGTH
-from mediator.access.tenancy import Tenancy
+from mediator.control.tenancy import Tenancy
 
 __all__ = ["router"]
 

@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, render
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 from mediator.placement.figures import metric, name_of, share
 
 __all__ = ["PAGE", "colours_of", "flips", "margin", "reasons"]

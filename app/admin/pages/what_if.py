@@ -13,7 +13,7 @@ from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import colours_of
 from app.http.paths import parse_pairs
 from mediator.base.errors import Invalid, Location, MediatorError
-from mediator.control.port import ControlPlane
+from mediator.control.plane import ControlPlane
 
 __all__ = ["PAGE"]
 

@@ -18,7 +18,7 @@ from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 __all__ = ["RunStreams", "run_document"]
 
 _PROGRESS: Final = ("stages", "counters", "elapsed_s", "eta_s", "log")
-_ENDING: Final = ("forecast", "reasons", "rows", "reports")
+_OUTCOME: Final = ("forecast", "reasons", "rows", "reports")
 _POLL_S: Final = 1.0
 _HEARTBEAT_S: Final = 15.0
 _MOST: Final = 200
@@ -101,8 +101,8 @@ def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
     progress: dict[str, Any] = {
         name: run.progress[name] for name in _PROGRESS if name in run.progress
     }
-    ending: dict[str, Any] = {name: run.ending[name] for name in _ENDING if name in run.ending}
-    return {**document, **progress, **ending, "job": job}
+    outcome: dict[str, Any] = {name: run.outcome[name] for name in _OUTCOME if name in run.outcome}
+    return {**document, **progress, **outcome, "job": job}
 
 
 def _event(run: StoredRun) -> bytes:

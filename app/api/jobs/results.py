@@ -79,7 +79,7 @@ class RunResults:
 
 
 def _open(directory: Path, run: StoredRun) -> ResultFiles:
-    result = run.ending.get("result")
+    result = run.outcome.get("result")
     if result is None:
         reason = "was a dry run" if run.dry_run else f"is {run.state}"
         raise Conflict(f"The run {reason}: it has no result.", extra={"state": run.state})

@@ -26,8 +26,8 @@ from app.http.paths import parse_query
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
+from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
-from mediator.catalogue.workers import CatalogueWorkers
 from mediator.query.parser import parse_query_document
 from spark_jobs.runner.job import Into, Job, parse_job
 from spark_jobs.runner.port import ColumnType, Input
@@ -208,7 +208,7 @@ def require_backend(job_backend: JobBackend | None) -> JobBackend:
 async def _require_worker(job_backend: JobBackend) -> None:
     seen = await job_backend.workers.seen(_SEEN_WITHIN_S)
     if not seen.working:
-        why = seen.trouble or "No worker has been seen for a minute."
+        why = seen.failure or "No worker has been seen for a minute."
         detail = f"No worker executes jobs: {why} Start `portolan worker`."
         raise Unavailable(detail, system="spark", retry_after_s=30)
 

@@ -44,7 +44,7 @@ ThreeValuedTest: TypeAlias = Callable[[Image], Truth]
 
 
 def compile_three_valued(filter_: Filter | None) -> ThreeValuedTest:
-    """Return what tells whether a filter holds for an object; None holds for all that are there."""
+    """Return the test whether a filter holds for an object; None holds for all that are there."""
     holds = _holds(filter_) if filter_ is not None else lambda _: Truth.TRUE
 
     def test(image: Image) -> Truth:

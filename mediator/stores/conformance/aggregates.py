@@ -19,7 +19,7 @@ from mediator.schema.tree import Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, identical, require, same, show
-from mediator.stores.conformance.query_rows import Searched, meets, searched
+from mediator.stores.conformance.query_cases import Searched, meets, searched
 from mediator.stores.conformance.samples import collection, plain, sortable
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import Aggregating, Store

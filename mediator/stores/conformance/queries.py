@@ -36,15 +36,16 @@ from mediator.stores.conformance.query_cases import (
     PATTERNS,
     TEXTS,
     WHOLE_FLOATS,
+    Searched,
     comparisons,
     constants,
     equalities,
     logical_rows,
     rows_of,
     sample,
+    searched,
     some,
 )
-from mediator.stores.conformance.query_rows import Searched, searched
 from mediator.stores.conformance.samples import collection, counter, edges_of, light, plain, text
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import SearchRequest

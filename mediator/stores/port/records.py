@@ -22,9 +22,9 @@ class Fragment:
         class_name: Name of the class.
         fields: The fields placed here, by name.
         groups: The cache groups placed here: group name to the names of its fields. May be a group
-            without fields: the anchor group of a class whose fields all live elsewhere.
+            without fields: the anchor group of a class whose fields are all in other stores.
         schema_version: Version of the class's schema.
-        ttl_s: Seconds that objects of the class live from their creation; None: for ever.
+        ttl_s: Time to live of objects, from their creation; None: they do not expire.
         joint: Whether the class has further fragments. Then records read from it have the joint
             writes that concern several of them (`Record.intent`, `Record.joint`).
         anchor_system: Name of the system whose clock creation versions go by: the one that decides

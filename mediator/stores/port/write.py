@@ -45,7 +45,7 @@ class Write:
         operators: Operators applied (UPDATE), each to a different field, none of it in `values`.
         expect: Versions that groups here must have, else the write is not applied (CONFLICT).
         require_present: REPLACE only if the record is there (If-Match: *).
-        creation_version: Set when the anchor lives elsewhere: the creation_version to record
+        creation_version: Set when the anchor is in another store: the creation_version to record
             (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record
             created later is left alone.
         remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)

@@ -14,16 +14,16 @@ from mediator.stores.redis.scripts import DROP, FILL
 from redis_connection.commands import command
 
 __all__ = [
-    "ask_for_durability",
     "drop_class",
     "facts_of",
     "fill_indexes",
     "refuse_unfit",
+    "request_durability",
     "settings_of",
 ]
 
 _APPENDFSYNC: Final = {"full": "always", "second": "everysec"}
-"""What a durability asks for."""
+"""The setting of the server for each durability."""
 
 _OLDEST: Final = (6, 2)
 _SECONDS: Final = {"always": 0.0, "everysec": 1.0}
@@ -43,7 +43,7 @@ async def settings_of(client: CommandClient) -> dict[str, str]:
     return settings
 
 
-async def ask_for_durability(client: CommandClient, durability: str | None) -> None:
+async def request_durability(client: CommandClient, durability: str | None) -> None:
     """Set how often the append-only file is flushed, if CONFIG is not forbidden."""
     appendfsync = _APPENDFSYNC.get(durability or "")
     if appendfsync is not None:

@@ -7,10 +7,9 @@ is the one before, ``+field`` the one after, collections as whole values.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
@@ -85,49 +84,20 @@ class StreamLogs:
         return entries or []
 
 
-@dataclass(frozen=True, slots=True)
-class _EntryFormat:
-    """Where the items of an entry stand: the same in all entries with its names.
-
-    Attributes:
-        what: Index of the database's id, class, group and kind.
-        object_id: Index of the object's id.
-        operation: Index of the operation.
-        version: Index of the version.
-        time: Index of the time, or of the version if the entry has no time.
-        absent: Whether the object was not there before.
-        before: Names of fields, with the indices of their texts before.
-        after: The same of those afterwards.
-    """
-
-    what: int
-    object_id: int
-    operation: int
-    version: int
-    time: int
-    absent: bool
-    before: tuple[tuple[str, int], ...]
-    after: tuple[tuple[str, int], ...]
+_Indices: TypeAlias = Mapping[bytes, int]
+_Image: TypeAlias = Sequence[tuple[str, int]]
 
 
 @lru_cache(maxsize=1024)
-def _format(names: tuple[bytes, ...]) -> _EntryFormat:
+def _format(names: tuple[bytes, ...]) -> tuple[_Indices, _Image, _Image]:
+    """Return where the items of an entry with these names stand: all, those before, those after."""
     at = {name: 2 * number + 1 for number, name in enumerate(names)}
-    version = at[b"version"]
-    return _EntryFormat(
-        at[b"what"],
-        at[b"object"],
-        at[b"operation"],
-        version,
-        at.get(b"time", version),
-        b"absent" in at,
-        _image(at, _BEFORE),
-        _image(at, _AFTER),
-    )
+    at.setdefault(b"time", at[b"version"])  # the version is the time unless it is ahead of it
+    return at, _image(at, _BEFORE), _image(at, _AFTER)
 
 
-def _image(at: Mapping[bytes, int], sign: int) -> tuple[tuple[str, int], ...]:
-    return tuple((name[1:].decode(), index) for name, index in at.items() if name[0] == sign)
+def _image(at: _Indices, sign: int) -> _Image:
+    return [(name[1:].decode(), index) for name, index in at.items() if name[0] == sign]
 
 
 @lru_cache(maxsize=1024)
@@ -152,30 +122,30 @@ def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) ->
 
 
 def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:
-    format_ = _format(tuple(flat[::2]))
-    database_id, class_name, group, kind = _subject(flat[format_.what])
+    at, fields_before, fields_after = _format(tuple(flat[::2]))
+    database_id, class_name, group, kind = _subject(flat[at[b"what"]])
     fragment = fragment_of(database_id, class_name)
     if fragment is None:
         return None
-    absent = kind == "create" or format_.absent
-    before = None if absent else image_of(fragment, _texts(flat, format_.before), _value)
-    after = None if kind == "delete" else image_of(fragment, _texts(flat, format_.after), _value)
+    absent = kind == "create" or b"absent" in at
+    before = None if absent else image_of(fragment, _texts(flat, fields_before), _value)
+    after = None if kind == "delete" else image_of(fragment, _texts(flat, fields_after), _value)
     return Change(
-        id=change_id(flat[format_.operation].decode(), group),
+        id=change_id(flat[at[b"operation"]].decode(), group),
         database=fragment.database,
         class_name=class_name,
-        object_id=flat[format_.object_id].decode(),
+        object_id=flat[at[b"object"]].decode(),
         group=group,
-        version=int(flat[format_.version]),
+        version=int(flat[at[b"version"]]),
         kind=kind_of(kind, absent=absent),
         before=before,
         after=after,
-        time_us=int(flat[format_.time]),
+        time_us=int(flat[at[b"time"]]),
         database_id=database_id,
     )
 
 
-def _texts(flat: Sequence[bytes], image: Iterable[tuple[str, int]]) -> list[tuple[str, bytes]]:
+def _texts(flat: Sequence[bytes], image: _Image) -> list[tuple[str, bytes]]:
     return [(name, flat[index]) for name, index in image]
 
 

@@ -33,11 +33,11 @@ from mediator.stores.port import (
 )
 from mediator.stores.redis import fencing
 from mediator.stores.redis.admin import (
-    ask_for_durability,
     drop_class,
     facts_of,
     fill_indexes,
     refuse_unfit,
+    request_durability,
     settings_of,
 )
 from mediator.stores.redis.client import CommandClient
@@ -76,12 +76,12 @@ class RedisStore:
         self._coalescer = Coalescer(self._layouts, self._client, config.name)
 
     async def open(self) -> None:
-        """Connect, check that the server is fit, and ask it for the durability wanted."""
+        """Connect, check that the server is fit, and request the configured durability."""
         self._client.open()
         self._bulk_client.open()
         refuse_unfit(await settings_of(self._client))
         await self._client.execute([script.load for script in ALL], writes=True)
-        await ask_for_durability(self._client, self.config.durability)
+        await request_durability(self._client, self.config.durability)
 
     async def close(self) -> None:
         """Release the connections."""
@@ -89,7 +89,7 @@ class RedisStore:
         await self._bulk_client.close()
 
     async def ping(self) -> None:
-        """Return if the server answers."""
+        """Return if the server replies."""
         await self._client.execute([command("PING")])
 
     async def time_us(self) -> int:
@@ -157,12 +157,12 @@ class RedisStore:
         return await change_intents(self._client, self._layouts, keys, "lock", intent)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
-        """Take an intent away wherever it is this one; see `Lockable`."""
+        """Remove an intent wherever it is this one; see `Lockable`."""
         action = "join" if joint else "unlock"
         await change_intents(self._client, self._layouts, keys, action, intent)
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        """Tell what stands of records."""
+        """Return the states of records; see `Lockable`."""
         return await change_intents(self._client, self._layouts, keys, "look", "")
 
     async def recall(

@@ -17,7 +17,7 @@ __all__ = ["change_intents"]
 async def change_intents(
     client: CommandClient, layouts: Layouts, keys: Sequence[RecordKey], action: str, intent: str
 ) -> list[RecordState]:
-    """Set an intent, take it away, or only look (see ``intent.lua``); return what stands then."""
+    """Set an intent, remove it, or only look (see ``intent.lua``); return the states then."""
     if not keys:
         return []
     batches = list(_batches_of(layouts, keys))

@@ -6,7 +6,7 @@ const OVERHEAD_BYTES = 200;
 
 /**
  * Returns what a client may go by that has received two copies of which each may be the older one:
- * where tags do not tell the newer one, neither may be shown again.
+ * where tags do not show the newer one, neither may be shown again.
  */
 function latest(old, copy) {
   const [first, second] = copy.end < old.end ? [old, copy] : [copy, old];
@@ -41,7 +41,7 @@ export class Copies {
 
   put(path, copy) {
     const old = this.#copies.get(path);
-    // Answers overtake each other: this one was asked for before the other had come.
+    // Answers overtake each other: this one was requested before the other had come.
     if (copy.since < old?.received) copy = latest(old, copy);
     const size = OVERHEAD_BYTES + 2 * (path + copy.body).length;
     copy = { ...copy, received: this.#now(), size };

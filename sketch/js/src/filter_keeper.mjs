@@ -15,7 +15,7 @@ export class FilterKeeper {
   last = null;
   /** Grows when copies that were received before are covered by filters no more. */
   epoch = 0;
-  /** When a filter was last asked for on purpose. */
+  /** When a filter was last requested on purpose. */
   wanted = 0;
   #retryAt = 0;
   #renewal = null;

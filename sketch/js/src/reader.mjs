@@ -43,7 +43,7 @@ export class Reader {
     let floor = Math.max(own, fresh);
     let isCovered = false;
     if (filter && isKnown && !keys.some(filter.has)) {
-      // After the end of its life caches may hold what is older than what came since.
+      // After its expiry caches may hold what is older than what came since.
       isCovered = (copy?.epoch ?? keeper.epoch) === keeper.epoch && (isAlive || !(copy?.received > filter.born));
       floor = Math.max(own, filter.born);
     }

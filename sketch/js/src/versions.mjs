@@ -1,4 +1,4 @@
-// Which of two states of an object is the newer one, as far as their tags tell.
+// Which of two states of an object is the newer one, as far as their tags show.
 
 /** Whether a copy is no older than another for sure: the versions in tags only grow. */
 export function isAtLeast(copy, other) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.presence import NotAlone, Presence
+from mediator.catalogue.replicas import NotAlone, Presence
 from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
 from tests.process.service import scratch_catalogue

@@ -119,7 +119,7 @@ async def dying(pair: Pair, alive: Sequence[str]) -> AsyncIterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         for name in SYSTEMS:
             if name not in alive:
-                store: Any = pair.first.mediator._systems.get(name).store
+                store: Any = pair.first.mediator.systems.get(name).store
                 patched.setattr(store, "write", _die)
         yield
 
@@ -193,7 +193,7 @@ async def test_what_reaches_its_system_late_leaves_nothing_torn(
         "delete": Delete(pair.database, "split", id_, unique()),
     }
     operation = operations[kind]
-    store: Any = pair.first.mediator._systems.get(held).store
+    store: Any = pair.first.mediator.systems.get(held).store
     send = store.write
 
     async def stall(calls: Sequence[Write], *token: str) -> Any:
@@ -224,7 +224,7 @@ async def _values(pair: Pair, id_: str) -> Any:
 
 
 async def _are_open(replica: Service) -> bool:
-    return all(replica.mediator._systems.find(name) for name in SYSTEMS)
+    return all(replica.mediator.systems.find(name) for name in SYSTEMS)
 
 
 async def _is_well(pair: Pair) -> bool:

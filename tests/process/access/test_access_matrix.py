@@ -20,8 +20,8 @@ from app.api.application import create_app
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.security.permissions import PERMISSIONS, permission_of
+from mediator.access.decision import Extent
 from mediator.access.model import Scope
-from mediator.access.permissions import Extent
 from mediator.stores.port import SystemConfig
 from tests.process.caching.guarded import CALLERS, Guarded, guarded
 from tests.process.data.memory_plane import MemoryPlane, routing_model

@@ -311,7 +311,7 @@ async def test_health_and_metrics(
 async def test_ready_tells_what_is_away(
     admin: httpx.AsyncClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    systems = mediator.mediator._systems
+    systems = mediator.mediator.systems
     stores = [systems.get(name).store for name in ("redis", "postgres", "mongo")]
 
     async def silent() -> None:

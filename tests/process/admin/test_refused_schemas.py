@@ -40,7 +40,7 @@ async def admin(
         await create(partition)
 
     caches.sketch.create = noted  # type: ignore[method-assign]  # told of, and done
-    control = caches.coherent(mediator.mediator.control, mediator.mediator.secret)
+    control = caches.coherent(mediator.mediator.control, mediator.mediator.registrations.secret)
     app = create_admin_app(control, CollectorRegistry(), AdminContext(caches=caches))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as client:
@@ -51,7 +51,7 @@ async def admin(
 async def words(of: Service, database: str) -> int:
     """Count what the catalogue keeps of the classes of a database."""
     named = secrets.c.name.like(f"sketch:{database}/%")
-    async with of.mediator._catalogue.begin() as connection:
+    async with of.mediator.catalogue.begin() as connection:
         counted = await connection.execute(select(func.count()).where(named))
         return int(counted.scalar_one())
 

@@ -38,6 +38,7 @@ class Paper:
     http: httpx.AsyncClient
     api: DataApi
     namespace: str
+    sketch_url: str
 
     @property
     def partition(self) -> Partition:
@@ -57,8 +58,7 @@ class Paper:
 
     async def release_leases(self) -> None:
         """Release the cached write leases of this replica, as after a while."""
-        leases = self.caches._leases
-        await leases._release_all(list(leases._leases.values()))
+        await self.caches.leases.release_all()
 
     async def filter(self) -> ClientFilter:
         answer = await self.http.get("sketch")
@@ -113,6 +113,6 @@ async def paper_on(
         )
         base = f"http://test/v1/{database}/"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:
-            yield Paper(running, caches, database, http, api, namespace)
+            yield Paper(running, caches, database, http, api, namespace, url)
         await caches.stop()
     await caches.close()

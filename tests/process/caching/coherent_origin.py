@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import struct
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
-import uvicorn
-
-from app.service.serving import KEPT_S
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import Grant, Partition, SketchLimits, Snapshot
+from tests.process.caching.serving import Door, Message, Reply, problem, send_reply
 
 GROUPS: dict[str, dict[str, list[str]]] = {
     "articles": {"main": ["text", "title"], "hits": ["hits"]},
@@ -31,8 +27,6 @@ GROUPS: dict[str, dict[str, list[str]]] = {
 EPOCH_US = 1_800_000_000_000_000
 SHAPE = FilterShape(bits=8_192, hashes=4, seed=7)
 
-Message = dict[str, Any]
-App = Callable[..., Awaitable[None]]
 Stage = Literal["arrived", "dated", "read"]
 
 
@@ -93,13 +87,6 @@ class Gate:
 
     def open(self) -> None:
         self.opened.set()
-
-
-@dataclass
-class Reply:
-    status: int
-    body: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict)
 
 
 def encoded(
@@ -405,68 +392,3 @@ class SharedCache:
         if reply.status == 200 and headers.get("if-none-match") == reply.headers["etag"]:
             reply = Reply(304)
         await send_reply(Reply(reply.status, reply.body, fields), send)
-
-
-def problem(status: int, slug: str) -> Reply:
-    document = {"type": f"/problems/{slug}", "title": slug, "status": status, "detail": "so it is"}
-    headers = {"content-type": "application/problem+json", "cache-control": "no-store"}
-    return Reply(status, json.dumps(document).encode(), headers)
-
-
-async def send_reply(reply: Reply, send: Any) -> None:
-    headers = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
-    if reply.status not in {204, 304}:
-        headers.append((b"content-length", str(len(reply.body)).encode()))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
-
-
-class Door:
-    """One address for whatever application stands behind it.
-
-    Attributes:
-        app: That one.
-        url: The address.
-    """
-
-    app: App
-    url = ""
-
-    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
-        await self.app(scope, receive, send)
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves the signals of the tests alone."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-@asynccontextmanager
-async def served(app: App) -> AsyncIterator[str]:
-    """Serve an application on loopback; yields its address."""
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        log_level="error",
-        ws="none",
-        timeout_graceful_shutdown=1,
-        timeout_keep_alive=KEPT_S,  # else a request may cross the closing of its connection
-    )
-    server = _Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        task = asyncio.create_task(server.serve([listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something that nobody is told of is so."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # a count is waited for, which tells nobody
-            await asyncio.sleep(0.001)

@@ -26,7 +26,7 @@ Step = Callable[[], Awaitable[object]]
 Location = tuple[Callable[[Paper], Any], str, str]
 
 READER: dict[str, Location] = {
-    "create, report, read": (lambda paper: paper.caches._leases, "release", "before"),
+    "create, report, read": (lambda paper: paper.caches.leases, "release", "before"),
     "report, create, read": (lambda paper: paper.running.mediator.data, "read", "before"),
     "report, read, create": (lambda paper: paper.running.mediator.data, "read", "after"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import httpx
@@ -51,15 +52,16 @@ async def fresh(
 ) -> AsyncIterator[Paper]:
     """A database of which nobody has asked for results; for those who are patient."""
     async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
-        opened.caches._leases._usable_s = 600.0
+        opened.caches.leases.usable_s = 600.0
         yield opened
 
 
 @pytest.fixture
 def patient(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks are ended by nothing but what a test does."""
-    monkeypatch.setattr(paper.caches._leases, "_usable_s", 600.0)
-    monkeypatch.setattr(CachedLeases, "_is_due", lambda *_: False)
+    monkeypatch.setattr(paper.caches.leases, "usable_s", 600.0)
+    monkeypatch.setattr(CachedLeases, "idle_s", 600.0)
+    monkeypatch.setattr(CachedLeases, "old_share", inf)
 
 
 def cacheable(answer: httpx.Response) -> bool:
@@ -147,8 +149,8 @@ async def test_a_reader_of_another_replica_finds_it_soon(paper: Paper, other: Pa
     await eventually(found)
 
     async def avoided() -> bool:
-        place = (paper.partition, f"articles/{id_}#hits")
-        return all(place in replica.caches._leases._avoided for replica in (paper, other))
+        key, replicas = f"articles/{id_}#hits", (paper, other)
+        return all(it.caches.leases.is_avoided(paper.partition, key) for it in replicas)
 
     await eventually(avoided)
 
@@ -160,12 +162,12 @@ async def test_a_mark_that_is_being_used_gives_way_after_its_last_write(
     await listened_to(paper, 2)
     id_ = await made(paper)
     await paper.inc(id_)
-    leases, calls = paper.caches._leases, Calls().of(paper, monkeypatch)
+    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
     token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
     assert not cacheable(await other.get(id_))
 
     async def heard() -> bool:
-        return not leases._usable[paper.partition]
+        return leases.is_avoided(paper.partition, f"articles/{id_}#hits")
 
     await eventually(heard)
     assert calls.ended == []
@@ -205,12 +207,12 @@ async def _deaf(_sketch: RedisSketch, _tell: OnContention) -> None:
 async def listened_to(paper: Paper, replicas: int) -> None:
     """Wait until so many replicas hear of what is wanted."""
     channel = f"{{{paper.namespace}:nobodys/class}}:pending"
-    client: Any = paper.caches.sketch
 
     async def by_all() -> bool:
-        return bool(await client._own.publish(channel, "nobodys/object#group") == replicas)
+        return bool(await client.publish(channel, "nobodys/object#group") == replicas)
 
-    await eventually(by_all)
+    async with Redis.from_url(paper.sketch_url) as client:
+        await eventually(by_all)
 
 
 @pytest.mark.usefixtures("patient")
@@ -223,7 +225,7 @@ async def test_a_result_is_not_kept_while_writes_may_be_acknowledged_that_do_not
 ) -> None:
     """They are ended by nothing here: this replica is told of those who ask, and hears nothing."""
     paper = fresh
-    monkeypatch.setattr(paper.caches._leases, "release_class", _nothing)
+    monkeypatch.setattr(paper.caches.leases, "release_class", _nothing)
     word, id_ = unique("w"), unique("n")
     for text in ("a", "b"):
         await paper.http.put(f"notes/{id_}", json={"text": text})
@@ -272,7 +274,7 @@ async def test_who_asks_for_a_result_in_the_same_replica_need_not_wait(fresh: Pa
     assert cacheable(await paper.http.get("notes?text=b"))
     await paper.http.put(f"notes/{id_}", json={"text": "c"})
     assert (await paper.filter()).contains("notes//text=b")
-    assert not paper.caches._leases._leases
+    assert not paper.caches.leases.tokens
 
 
 async def test_a_replica_that_stops_leaves_nothing_pending(
@@ -294,7 +296,7 @@ async def test_what_was_fenced_takes_no_more_writes(paper: Paper) -> None:
     """As if the replica had stood still for longer than the lease, and another one had settled."""
     id_ = await made(paper)
     await paper.inc(id_)
-    [token] = paper.caches._leases._leases
+    [token] = paper.caches.leases.tokens
     key = CacheKey("articles", id_, "hits")
     await paper.running.mediator.orphan_resolver.resolve(paper.database, [key], token.text)
     await paper.caches.sketch.end(paper.partition, token.text, {})
@@ -334,7 +336,7 @@ async def test_a_write_whose_end_nobody_knows_is_settled_by_another(
     async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
         id_ = await made(paper)
         await paper.inc(id_)
-        leases = paper.caches._leases
+        leases = paper.caches.leases
         token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
         assert token, "a write begins that never ends"
 

@@ -214,7 +214,7 @@ async def test_many_at_once_lose_nothing(paper: Paper) -> None:
 
 async def dated(paper: Paper, id_: str, query: str = "?max_age=2") -> int:
     """Return the date of an answer, once the replica has looked at the sketch's clock."""
-    await paper.caches._clock_watch.look()
+    await paper.caches.clock_watch.look()
     return int((await paper.get(id_, query)).headers["portolan-as-of"])
 
 

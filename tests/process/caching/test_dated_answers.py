@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from sketch.client import CoherentClient, NotFound, Source
-from tests.process.caching.coherent_origin import Door, Origin, SharedCache, VirtualTime, until
+from tests.process.caching.coherent_origin import Origin, SharedCache, VirtualTime
+from tests.process.caching.serving import Door, until
 
 DELTA_S = 10.0
 PATH = "/v1/news/articles/a1?max_age=10"

@@ -13,15 +13,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, async_playwright
 
-from tests.process.caching.coherent_origin import (
-    Door,
-    Origin,
-    Reply,
-    SharedCache,
-    VirtualTime,
-    send_reply,
-    served,
-)
+from tests.process.caching.coherent_origin import Origin, SharedCache, VirtualTime
+from tests.process.caching.serving import Door, Reply, send_reply, served
 
 TESTS = Path(__file__).parent / "js"
 CLIENT = Path(__file__).parents[3] / "sketch" / "js" / "portolan.mjs"

@@ -19,7 +19,7 @@ from app.commands.coherence_proof import Incoherent, Proof
 from benchmarks.harness.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
-from tests.process.caching.coherent_origin import Reply, send_reply, served
+from tests.process.caching.serving import Reply, send_reply, served
 from tests.process.service import scratch_catalogue
 
 TOKEN = "a-token-for-purges"

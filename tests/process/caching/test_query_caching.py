@@ -276,7 +276,7 @@ async def test_what_was_read_before_a_write_counts_only_if_nobody_else_wrote(
         assert not await outdated(paper, "notes", text=f"{word}2")
 
     [system] = other.running.systems_of(paper.database, "notes")
-    store = other.running.mediator._systems.get(system)
+    store = other.running.mediator.systems.get(system)
     write, first = store.write, once(move)
 
     async def overtaken(calls: Any, token: str) -> Any:

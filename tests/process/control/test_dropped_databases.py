@@ -86,7 +86,7 @@ class Bench:
         """Write as a replica does that is late; a store may know that its place is gone."""
         for call in writes:
             with suppress(StoreRefused):
-                await self.service.mediator._systems.get(call.fragment.system).store.write([call])
+                await self.service.mediator.systems.get(call.fragment.system).store.write([call])
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_the_next_database_of_a_name_has_another_feed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_cleared: bool
 ) -> None:
     if not is_cleared:
-        monkeypatch.setattr(bench.service.mediator._clearing, "run", unreachable)
+        monkeypatch.setattr(bench.service.mediator.clearing, "run", unreachable)
     for name in CLASSES:
         await bench.create(name, "old")
     await bench.tells("old")
@@ -149,7 +149,7 @@ async def test_what_a_late_replica_writes_is_in_no_later_database(bench: Bench) 
         assert (await bench.get(name)).json()["items"] == []
     for call in late:
         get = Get(bench.database, call.fragment.class_name, "late")
-        recalled = bench.service.mediator._systems.get(call.fragment.system).store
+        recalled = bench.service.mediator.systems.get(call.fragment.system).store
         route = bench.service.mediator.data.model.databases[get.database].classes[get.class_name]
         assert await recalled.recall(route.anchor, "late", call.operation) is None
 
@@ -204,12 +204,12 @@ async def test_what_there_was_of_a_database_is_cleared(
     late = await bench.residue("late")
     await bench.drop()
     await bench.write(late)
-    await mediator._clearing.run()
+    await mediator.clearing.run()
     async with Redis.from_url(redis_config.url) as client:
         keys = [key async for key in client.scan_iter(f"*{before}*", count=10_000)]
         assert [key for key in keys if await client.ttl(key) < 0] == []
     for call in late:
-        store = mediator._systems.get(call.fragment.system).store
+        store = mediator.systems.get(call.fragment.system).store
         await store.prepare(call.fragment)
         assert await store.count(call.fragment) == 0
         await store.drop(call.fragment)

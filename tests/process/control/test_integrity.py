@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.commands.doctor.service import examine_service
+from mediator.base.clock import SystemClock
 from mediator.base.errors import Conflict, NotFound
 from mediator.integrity.check import Integrity, IntegrityReport
 from mediator.integrity.histories import GroupHistory, MismatchKind
@@ -218,9 +219,8 @@ async def test_no_more_is_compared_than_was_asked_for(told: Service) -> None:
 async def test_where_nothing_can_be_compared_that_is_said(told: Service) -> None:
     with pytest.raises(NotFound):
         await check(told, "nowhere")
-    integrity = told.mediator.integrity
     with pytest.raises(Conflict, match="COORDINATION"):
-        await Integrity(integrity._plane, None, integrity._clock).check("x", 1)
+        await Integrity(told.mediator.data, None, SystemClock()).check("x", 1)
 
 
 async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyPatch) -> None:

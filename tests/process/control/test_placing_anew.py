@@ -41,12 +41,12 @@ def on(system: str) -> dict[str, Any]:
 
 
 def calls_of(of: Service) -> StoreCalls:
-    return of.mediator.data._calls
+    return of.mediator.calls
 
 
 async def follows(of: Service) -> None:
     """Let a replica do what it does every second."""
-    await of.mediator._membership.renew()
+    await of.mediator.membership.renew()
 
 
 async def knows(of: Service, database: str) -> None:
@@ -94,22 +94,22 @@ async def late(mediator: Service, system_configs: Sequence[SystemConfig]) -> Asy
     """A replica that follows only when it is told to."""
     async with AsyncExitStack() as stack:
         started = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
-        await started.mediator._scheduler.stop()
+        await started.mediator.scheduler.stop()
         yield started
 
 
 async def waits(of: Service, late: Service) -> None:
     """Wait until a replica waits for the other one."""
-    replicas = CatalogueReplicas(of.mediator._catalogue)
+    replicas = CatalogueReplicas(of.mediator.catalogue)
 
     async def held() -> bool:
-        stored = (await of.mediator._schemas._catalogue.snapshot()).databases.values()
+        stored = (await of.mediator.stored_schemas.snapshot()).databases.values()
         return any(database.hold for database in stored)
 
     await eventually(held)
-    epoch = of.mediator._schemas._follower._known.moment.epoch
-    assert late.mediator._replica in await replicas.behind(
-        of.mediator._replica, epoch, membership._EXPIRED_S
+    epoch = (await of.mediator.stored_schemas.moment()).epoch
+    assert late.mediator.replica in await replicas.behind(
+        of.mediator.replica, epoch, membership.EXPIRED_S
     )
 
 
@@ -129,14 +129,14 @@ async def test_what_another_replica_creates_before_it_follows_is_kept(
     await follows(late)
     for of in (mediator, late):
         assert await of.values(name, "notes", "x") == {"title": "kept"}
-        await of.create(name, "notes", of.mediator._replica, title="goes on")
+        await of.create(name, "notes", of.mediator.replica, title="goes on")
 
 
 async def test_writes_find_the_new_place_once_all_have_followed(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
-    gate = stopped(monkeypatch, mediator.mediator._schemas, "_check_still_empty")
+    gate = stopped(monkeypatch, mediator.mediator.schemas, "check_still_empty")
     change = placing(mediator, name, "mongo")
     await waits(mediator, late)
     await follows(late)
@@ -157,7 +157,7 @@ async def test_a_write_under_way_is_waited_for(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
-    gate = stopped(monkeypatch, late.mediator._systems.get("redis").store, "write")
+    gate = stopped(monkeypatch, late.mediator.systems.get("redis").store, "write")
     write = asyncio.create_task(late.create(name, "notes", "x", title="kept"))
     await gate.reached.wait()
     change = placing(mediator, name, "mongo")
@@ -185,7 +185,7 @@ async def test_who_does_not_follow_is_waited_for_within_bounds(
     with pytest.raises(Unavailable, match="do not confirm"):
         await placing(mediator, name, "mongo")
     for of in (mediator, late):
-        await of.create(name, "notes", of.mediator._replica, title="goes on")
+        await of.create(name, "notes", of.mediator.replica, title="goes on")
 
 
 async def test_who_has_lost_its_lease_acknowledges_nothing(
@@ -193,13 +193,13 @@ async def test_who_has_lost_its_lease_acknowledges_nothing(
 ) -> None:
     name = await known(mediator, late)
     with monkeypatch.context() as patched:
-        gate = stopped(patched, late.mediator._systems.get("redis").store, "write")
+        gate = stopped(patched, late.mediator.systems.get("redis").store, "write")
         write = asyncio.create_task(late.create(name, "notes", "x", title="late"))
         await gate.reached.wait()
     calls_of(late).admission.lease_until = 0.0
     with pytest.raises(Unavailable, match="not reached the catalogue"):
         await late.create(name, "notes", "y", title="refused")
-    monkeypatch.setattr(membership, "_EXPIRED_S", 0.0)  # so it is counted out
+    monkeypatch.setattr(membership, "EXPIRED_S", 0.0)  # so it is counted out
     await placing(mediator, name, "mongo")
     gate.open.set()
     with pytest.raises(OutcomeUnknown):
@@ -209,7 +209,7 @@ async def test_who_has_lost_its_lease_acknowledges_nothing(
         await follows(of)
         with pytest.raises(NotFound):
             await of.get(name, "notes", "x")
-        await of.create(name, "notes", of.mediator._replica, title="goes on")
+        await of.create(name, "notes", of.mediator.replica, title="goes on")
 
 
 async def test_who_was_counted_out_writes_to_no_place_that_was_left(
@@ -221,7 +221,7 @@ async def test_who_was_counted_out_writes_to_no_place_that_was_left(
         gate = stopped(patched, calls_of(late), "_write_system")
         write = asyncio.create_task(late.create(name, "notes", "x", title="late"))
         await gate.reached.wait()
-    monkeypatch.setattr(membership, "_EXPIRED_S", 0.0)
+    monkeypatch.setattr(membership, "EXPIRED_S", 0.0)
     await placing(mediator, name, "mongo")
     monkeypatch.undo()
     await follows(late)
@@ -235,7 +235,7 @@ async def test_who_stalls_under_its_hold_changes_nothing_afterwards(
 ) -> None:
     name = await known(mediator, late)
     monkeypatch.setattr(catalogue_schemas, "HOLD_S", 0.0)
-    gate = stopped(monkeypatch, mediator.mediator._schemas, "_check_still_empty", after=True)
+    gate = stopped(monkeypatch, mediator.mediator.schemas, "check_still_empty", after=True)
     change = placing(mediator, name, "mongo")
     await eventually(lambda: _following(late, gate))
     await follows(late)  # ends the hold, which is overdue
@@ -258,7 +258,7 @@ async def test_who_stalls_before_it_drops_the_old_place_drops_no_new_one(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
-    gate = stopped(monkeypatch, mediator.mediator._systems.get("redis").store, "drop")
+    gate = stopped(monkeypatch, mediator.mediator.systems.get("redis").store, "drop")
     change = placing(mediator, name, "mongo")
     await eventually(lambda: _following(late, gate))
     back = placing(late, name, "redis")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mediator.base.errors import NotFound, Unavailable
 from mediator.catalogue import schemas as catalogue_schemas
 from mediator.catalogue.stored_databases import Difference, Moment, Snapshot, StoredDatabase
-from mediator.control.coalescing import Coalesced
+from mediator.control.follower import Coalesced
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.control.following import Replica, World, documented, opened_world

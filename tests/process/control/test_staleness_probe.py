@@ -23,7 +23,7 @@ from mediator.data_plane.port import DataPlane
 from mediator.schema.parse import parse_schema
 from mediator.staleness_probes.service import StalenessProbes
 from tests.faults.conditions import eventually
-from tests.process.caching.coherent_origin import served
+from tests.process.caching.serving import served
 from tests.process.data.memory_plane import MemoryPlane, routing_model
 from tests.process.service import Service, field_on
 
@@ -240,7 +240,7 @@ async def test_real_systems_are_probed(mediator: Service) -> None:
     assert (report["count"], report["failures"], report["unseen"]) == (5, 0, 0)
     assert report["lower_s"]["max"] == 0
     for system in mediator.systems_of(database, "notes"):
-        store = mediator.mediator._systems.get(system).store
+        store = mediator.mediator.systems.get(system).store
         route = mediator.mediator.data.model.databases[database].classes["notes"]
         [fragment] = [it for it in route.fragments if it.system == system]
         assert await store.count(fragment) == 0

@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from app.settings.main import MissingSetting, SystemSettings
 from app.settings.systems_file import SystemsFile, read_systems
 from mediator.base.errors import Conflict, Unavailable
-from mediator.control import retirement
+from mediator.control import opening
 from mediator.control.port import SystemRegistration
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -84,7 +84,7 @@ async def connections_of(admin: Redis, user: str) -> int:
 async def test_a_system_moves_and_no_request_fails(
     running: Service, first: SystemConfig, admin: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retirement, "BEFORE_S", 1.0)
+    monkeypatch.setattr(opening, "BEFORE_S", 1.0)
     database = await running.put_schema(
         {"things": {"fields": {"hits": field_on("redis", "integer")}}}
     )
@@ -110,8 +110,8 @@ async def test_a_system_moves_and_no_request_fails(
 
         assert not await quiet(old)
         moved = [SystemRegistration(as_user(first, second, "two"))]
-        assert await running.mediator.reconfigure(moved) == ["redis"]
-        assert await running.mediator.reconfigure(moved) == []
+        assert await running.mediator.registry.reconfigure(moved) == ["redis"]
+        assert await running.mediator.registry.reconfigure(moved) == []
         assert not await quiet(second)
         await eventually(lambda: quiet(old))
         before = sum(written.values())
@@ -130,31 +130,33 @@ async def test_a_system_moves_and_no_request_fails(
 async def test_an_address_that_does_not_answer_changes_nothing(
     running: Service, first: SystemConfig
 ) -> None:
-    store = running.mediator._systems.get("redis").store
+    store = running.mediator.systems.get("redis").store
     with pytest.raises(Unavailable) as caught:
-        await running.mediator.reconfigure([SystemRegistration(replace(first, url=NOWHERE))])
+        await running.mediator.registry.reconfigure(
+            [SystemRegistration(replace(first, url=NOWHERE))]
+        )
     assert "hush" not in str(caught.value)
     for other in (replace(first, namespace="elsewhere"), replace(first, kind="postgresql")):
         with pytest.raises(Conflict):
-            await running.mediator.reconfigure([SystemRegistration(other)])
-    assert running.mediator._systems.get("redis").store is store
+            await running.mediator.registry.reconfigure([SystemRegistration(other)])
+    assert running.mediator.systems.get("redis").store is store
     partitions = replace(first, partitions=first.partitions + 1)
-    assert await running.mediator.reconfigure([SystemRegistration(partitions)]) == []
+    assert await running.mediator.registry.reconfigure([SystemRegistration(partitions)]) == []
 
 
 async def test_who_was_told_by_the_catalogue_alone_follows(
     running: Service, mediator: Service, first: SystemConfig
 ) -> None:
     async with service([], running.catalogue_url) as other:
-        old = other.mediator._systems.get("redis").store
+        old = other.mediator.systems.get("redis").store
         patient = SystemRegistration(replace(first, deadline_s=first.deadline_s + 1))
-        await running.mediator.reconfigure([patient])
+        await running.mediator.registry.reconfigure([patient])
 
         async def follows() -> bool:
-            return other.mediator._systems.get("redis").store.config == patient.config
+            return other.mediator.systems.get("redis").store.config == patient.config
 
         await eventually(follows)
-        assert other.mediator._systems.get("redis").store is not old
+        assert other.mediator.systems.get("redis").store is not old
 
 
 async def test_a_service_goes_where_its_file_says_at_a_signal(

@@ -52,7 +52,7 @@ class Later(SystemClock):
     def shift_stores(self, replica: Service, patched: pytest.MonkeyPatch) -> None:
         """Let the stores' clocks, as a replica reads them, go with this one."""
         self.replica = replica
-        for guarded in replica.mediator._systems:
+        for guarded in replica.mediator.systems:
             patched.setattr(guarded.store, "time_us", partial(self._shown, guarded.store.time_us))
 
     async def _shown(self, read: Callable[[], Awaitable[int]]) -> int:
@@ -62,7 +62,7 @@ class Later(SystemClock):
         """Let it be so much later, for the stores as well."""
         assert self.replica is not None
         self.ahead_s = ahead_s
-        await self.replica.mediator._read_clocks()
+        await self.replica.mediator.read_clocks()
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ async def test_the_sweep_deletes_what_nobody_asks_for(
     await clock.put(0.0)
     await aging.create(database, "articles", "young", title="t", hits=1, body={})
     route = aging.mediator.data.model
-    assert await aging.mediator._sweep.run(route) == 0
+    assert await aging.mediator.sweep.run(route) == 0
     assert await aging.values(database, "articles", "young")
 
 
@@ -283,7 +283,7 @@ async def test_a_replica_whose_clock_is_ahead_takes_nothing_for_expired(
     values = await aging.values(database, "articles", "a")
     assert values is not None
     assert values["hits"] == 2
-    assert await fast.mediator._sweep.run(fast.mediator.data.model) == 0
+    assert await fast.mediator.sweep.run(fast.mediator.data.model) == 0
     assert await _held(aging, database) == 1
 
 
@@ -305,7 +305,7 @@ async def test_a_sweep_whose_clocks_differ_deletes_nothing(
     await aging.create(database, "articles", "a", title="t", hits=1, body={})
     await clock.put(LATER_S)
     monkeypatch.setattr(clock, "now", time.time)
-    assert await aging.mediator._sweep.run(aging.mediator.data.model) == 0
+    assert await aging.mediator.sweep.run(aging.mediator.data.model) == 0
     assert await _held(aging, database) == 1
     skews = [told for told in aging.observed if isinstance(told, ClockSkewMeasured)]
     assert {told.system for told in skews if told.seconds > TTL_S} == set(aging.configs)

@@ -17,7 +17,7 @@ from app.coherence.caches import CacheEvents, Caches
 from app.coherence.estimator_updates import make_estimator
 from app.settings.main import CacheSettings
 from app.telemetry.metrics import Metrics
-from mediator.coordination.metrics_exchange import RedisExchange
+from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.stores.port import SystemConfig
 from sketch.protocol.port import Partition
 from sketch.ttl import Static, TtlEstimator
@@ -50,7 +50,7 @@ class Replica:
 
 @asynccontextmanager
 async def replica(
-    paper: Paper, kind: str | TtlEstimator, exchange: RedisExchange | None = None
+    paper: Paper, kind: str | TtlEstimator, exchange: MetricsExchange | None = None
 ) -> AsyncIterator[Replica]:
     named = {"cache_estimator": kind} if isinstance(kind, str) else {}
     settings, metrics = CacheSettings.model_validate(named), Metrics()
@@ -151,7 +151,7 @@ async def test_another_replica_begins_with_what_was_seen(
 ) -> None:
     """It has seen no write itself; it may be one beside, or one that follows."""
     key = unique("lifetimes")
-    exchange = RedisExchange(redis_config.url, key)
+    exchange = MetricsExchange(redis_config.url, key)
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(replica(paper, "cate", exchange))
         await write_often(one, busy)
@@ -159,7 +159,7 @@ async def test_another_replica_begins_with_what_was_seen(
         await one.caches.updates.exchange()
         if restarted:
             await stack.aclose()
-        async with replica(paper, "cate", RedisExchange(redis_config.url, key)) as other:
+        async with replica(paper, "cate", MetricsExchange(redis_config.url, key)) as other:
             await other.caches.updates.merge()
             assert await other.life_s(busy) <= known + 10
             assert await other.life_s(untouched) == 60
@@ -168,7 +168,7 @@ async def test_another_replica_begins_with_what_was_seen(
 
 
 async def test_nothing_depends_on_the_exchange(paper: Paper, busy: str) -> None:
-    async with replica(paper, "cate", RedisExchange(NOWHERE)) as one:
+    async with replica(paper, "cate", MetricsExchange(NOWHERE)) as one:
         await write_often(one, busy)
         await one.caches.updates.exchange()
         assert await one.life_s(busy) < 10

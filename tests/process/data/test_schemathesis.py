@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.workers import CatalogueWorkers
+from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.stores.port import SystemConfig
 from tests.faults.caching.wire import Connection
 from tests.faults.service import Service

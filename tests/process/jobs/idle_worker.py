@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
-from mediator.catalogue.workers import CatalogueWorkers
+from mediator.catalogue.run_queue import CatalogueWorkers
 
 __all__ = ["idle_worker"]
 

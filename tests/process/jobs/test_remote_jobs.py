@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.run_queue import RunQueue, TakenRun
-from mediator.catalogue.workers import CatalogueWorkers
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as ServiceProcess

@@ -351,7 +351,7 @@ async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
     async with shared_service() as other:
         relays = other.container.mediator.changes._logs
         assert relays is not None
-        await other.container.mediator._scheduler.stop()  # it hears of no schema by itself,
+        await other.container.mediator.scheduler.stop()  # it hears of no schema by itself,
         await relays.close()  # nor by a change that it relays
         await set_classes(running, database, {**CLASSES, "fresh": {"fields": FIELDS}})
         written = f"/v1/{database}/fresh/one"

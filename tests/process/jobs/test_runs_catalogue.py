@@ -11,10 +11,9 @@ from sqlalchemy import select, update
 
 from mediator.base.errors import Conflict, IdempotencyReused, NotFound, Unavailable
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.run_queue import RunQueue, TakenRun
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from mediator.catalogue.runs import CatalogueRuns, StoredRun
 from mediator.catalogue.tables import runs as table
-from mediator.catalogue.workers import CatalogueWorkers
 from mediator.stores.port import SystemConfig
 from tests.process.service import scratch_catalogue
 
@@ -87,7 +86,7 @@ async def test_a_worker_that_says_nothing_loses_its_run(catalogue: RunCatalogue)
     assert (await catalogue.find(run.id)).progress == {"by": 2}
     assert await catalogue.queue.end(second, "done", {}, {"rows": 2})
     assert await catalogue.queue.heartbeat(second, "running", {}, LEASE_S) == "lost"
-    assert (await catalogue.find(run.id)).ending == {"rows": 2}
+    assert (await catalogue.find(run.id)).outcome == {"rows": 2}
 
 
 async def test_a_worker_that_is_heard_in_time_keeps_its_run(catalogue: RunCatalogue) -> None:
@@ -117,7 +116,7 @@ async def test_a_run_that_kills_its_workers_fails(catalogue: RunCatalogue) -> No
     assert await catalogue.queue.take(LEASE_S) is None
     failed = await catalogue.find(run.id)
     assert failed.state == "failed"
-    assert "Spark died 3 times" in failed.ending["reasons"][0]
+    assert "Spark died 3 times" in failed.outcome["reasons"][0]
     await catalogue.runs.resume("club", run.id)
     assert (await catalogue.take()).id == run.id
 
@@ -132,8 +131,8 @@ async def test_a_run_that_kills_the_spark_of_its_workers_fails(catalogue: RunCat
     assert await catalogue.queue.take(LEASE_S) is None
     failed = await catalogue.find(run.id)
     assert failed.state == "failed"
-    assert "Spark died 3 times" in failed.ending["reasons"][0]
-    assert "rows" not in failed.ending
+    assert "Spark died 3 times" in failed.outcome["reasons"][0]
+    assert "rows" not in failed.outcome
 
 
 async def test_a_run_that_is_given_back_is_no_death(catalogue: RunCatalogue) -> None:
@@ -253,8 +252,8 @@ async def test_who_works(catalogue: RunCatalogue) -> None:
     await catalogue.workers.heartbeat("a", None)
     await catalogue.workers.heartbeat("b", "no Java")
     seen = await catalogue.workers.seen(60)
-    assert (seen.working, seen.trouble) == (1, "no Java")
+    assert (seen.working, seen.failure) == (1, "no Java")
     assert (await catalogue.workers.seen(-60)).working == 0
     await catalogue.workers.heartbeat("b", None)
     seen = await catalogue.workers.seen(60)
-    assert (seen.working, seen.trouble) == (2, None)
+    assert (seen.working, seen.failure) == (2, None)

@@ -3,130 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import os
-import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
-import httpx
-import orjson
 import pytest
 
-from app.api.options import DataOptions
-from app.api.router import DataApi
-from app.coherence.caches import Caches, make_caches
-from app.settings.main import CacheSettings
-from mediator.archive.backup import ArchiveProgress
-from mediator.archive.files import read_manifest, write_manifest
-from mediator.archive.filling import Restored
-from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
-from mediator.base.errors import Conflict, MediatorError, NotFound, Unplaceable
-from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.rows import KEPT, LEFT, CatalogueRows
-from mediator.catalogue.runs import CatalogueRuns
-from mediator.catalogue.tables import metadata
-from mediator.changes.feed import PositionGone
-from mediator.changes.position import FeedPosition
-from mediator.data_plane.walking import pages
-from mediator.model.guard import CacheKey
-from mediator.model.operations import Delete, Outcome, Put
-from mediator.stores.port import SystemConfig, Write, WriteKind
-from sketch.protocol.port import Partition
-from tests.faults.conditions import eventually
+from mediator.base.errors import Conflict, NotFound
+from mediator.model.operations import Delete, Put
+from tests.process.operation.backups import (
+    MERGE,
+    Start,
+    States,
+    back_up,
+    client_of,
+    filled,
+    held,
+    lines_of,
+    put,
+    restore,
+    tags_of,
+    values_of,
+)
 from tests.process.service import (
     Service,
-    field_on,
-    scratch_catalogue,
-    scratch_systems,
-    service,
     unique,
 )
-
-SPREAD = {
-    "fields": {
-        "title": field_on("postgres"),
-        "hits": field_on("redis", "integer", group="hits"),
-        "tags": field_on("mongo", "set", items="string", group="tags"),
-        "price": field_on("postgres", "decimal"),
-        "at": field_on("postgres", "timestamp"),
-    }
-}
-
-
-Start = Callable[..., Awaitable[Service]]
-
-
-@pytest.fixture
-async def installation(
-    mediator: Service,
-    redis_config: SystemConfig,
-    postgresql_config: SystemConfig,
-    mongodb_config: SystemConfig,
-) -> AsyncIterator[Start]:
-    """Starts installations, each with a catalogue and namespaces of its own."""
-    async with AsyncExitStack() as stack:
-
-        async def start(**options: Any) -> Service:
-            enter = stack.enter_async_context
-            url = await enter(scratch_catalogue(postgresql_config))
-            configs = await enter(scratch_systems(redis_config, postgresql_config, mongodb_config))
-            started = await enter(service(configs, url, **options))
-            await started.favour()
-            return started
-
-        yield start
-
-
-def ignore(_: ArchiveProgress) -> None: ...
-
-
-async def back_up(of: Service, directory: Path, *databases: str) -> Manifest:
-    return await of.mediator.archive.backup(ignore).write(directory, databases or None)
-
-
-async def restore(to: Service, directory: Path, **options: bool) -> Restored:
-    return await to.mediator.archive.restoration(ignore).run(directory, None, **options)
-
-
-def lines_of(directory: Path, database: str, class_name: str) -> dict[str, dict[str, Any]]:
-    text = gzip.decompress((directory / database / f"{class_name}.ndjson.gz").read_bytes())
-    return {line["id"]: line for line in map(orjson.loads, text.splitlines())}
-
-
-async def held(of: Service, database: str, class_name: str) -> dict[str, dict[str, Any]]:
-    """Return all objects as JSON, by id."""
-    route = await of.mediator.data.route(database, class_name)
-    return {
-        o.id: {"versions": dict(o.versions), "values": route.codec.encode(o.values or {})}
-        async for page in pages(of.mediator.data, database, class_name)
-        for o in page
-    }
-
-
-async def put(of: Service, database: str, id_: str, **values: Any) -> dict[str, int | None]:
-    operation = Put(database, "things", id_, unique("op"), values=values)
-    return dict((await of.mediator.data.write(operation)).versions)
-
-
-async def filled(of: Service, count: int = 30) -> str:
-    database = await of.put_schema({"things": SPREAD})
-    ids = [f"t{number:04}" for number in range(count)]
-    values: list[dict[str, Any]] = [
-        {"title": id_, "hits": len(id_), "tags": ["a", "é"]} for id_ in ids
-    ]
-    told = zip(ids, values, strict=True)
-    puts = [Put(database, "things", id_, unique("op"), values=each) for id_, each in told]
-    assert all(isinstance(o, Outcome) for o in await of.mediator.data.batch(puts))
-    return database
-
-
-States = defaultdict[tuple[str, str], dict[int, Any]]
 
 
 async def write_on(
@@ -176,10 +78,6 @@ async def test_what_was_saved_in_use_is_restored_elsewhere(
     assert values_of(found) == values_of(saved)
     for id_, line in saved.items():
         assert all(found[id_]["versions"][g] > v for g, v in line["versions"].items())
-
-
-def values_of(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {id_: told["values"] for id_, told in objects.items()}
 
 
 async def test_a_database_that_is_there_becomes_what_was_saved(
@@ -234,21 +132,6 @@ async def test_a_tag_from_before_matches_nothing_afterwards(
             assert written.status_code == 412, f"{path}: {tag}"
 
 
-MERGE = {"content-type": "application/merge-patch+json"}
-
-
-def client_of(of: Service, database: str) -> httpx.AsyncClient:
-    api = DataApi(of.mediator.data, DataOptions(cursor_key=b"k" * 32), lambda _: None)
-    base = f"http://portolan/v1/{database}/things/"
-    return httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base)
-
-
-async def tags_of(http: httpx.AsyncClient, id_: str) -> dict[str, str]:
-    """Return the tags of an object, and of one group of it."""
-    paths = (id_, f"{id_}?fields=hits")
-    return {path: (await http.get(path)).headers["etag"] for path in paths}
-
-
 async def test_classes_that_ask_for_if_match_and_values_of_all_kinds(
     installation: Start, tmp_path: Path
 ) -> None:
@@ -277,314 +160,3 @@ async def test_classes_that_ask_for_if_match_and_values_of_all_kinds(
     await restore(own, tmp_path / "b", force=True)
     after = await held(own, database, "odd")
     assert values_of(after) == values_of(before)
-
-
-@pytest.fixture
-async def saved(installation: Start, tmp_path: Path) -> tuple[Service, Path, str]:
-    """An installation that is empty again, and a backup of what it had."""
-    own = await installation()
-    database = await filled(own, 3)
-    await back_up(own, tmp_path / "b")
-    await own.mediator.control.delete_schema(database)
-    return own, tmp_path / "b", database
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize("how", ["flipped", "cut", "missing", "no manifest", "manifest flipped"])
-async def test_a_damaged_backup_is_refused_before_anything_is_done(
-    saved: tuple[Service, Path, str], how: str
-) -> None:
-    own, directory, database = saved
-    file, manifest = directory / database / "things.ndjson.gz", directory / MANIFEST
-    match how:
-        case "flipped":
-            flip(file)
-        case "cut":
-            file.write_bytes(file.read_bytes()[:-1])
-        case "missing":
-            file.unlink()
-        case "no manifest":
-            manifest.unlink()
-        case _:
-            manifest.write_bytes(manifest.read_bytes().replace(b'"lines": 3', b'"lines": 4', 1))
-    for dry_run in (True, False):
-        with pytest.raises(ArchiveInvalid):
-            await restore(own, directory, dry_run=dry_run)
-    assert await own.mediator.control.databases() == []
-
-
-async def test_a_manifest_may_not_lead_elsewhere(saved: tuple[Service, Path, str]) -> None:
-    _, directory, database = saved
-    manifest = Manifest.from_json((directory / MANIFEST).read_bytes())
-    part = manifest.databases[database]
-    elsewhere = replace(manifest, databases={"../../etc": part}).to_json()
-    with pytest.raises(ArchiveInvalid):
-        Manifest.from_json(elsewhere)
-
-
-async def test_secrets_are_nobody_elses_to_read(saved: tuple[Service, Path, str]) -> None:
-    _, directory, _ = saved
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    assert len(files) == 3
-    assert all(path.stat().st_mode & 0o077 == 0 for path in (directory, *files))
-    whole = b"".join(p.read_bytes() for p in files if p.suffix == ".json")
-    assert b"://" not in whole
-
-
-async def test_a_directory_with_something_in_it_is_no_place(
-    saved: tuple[Service, Path, str],
-) -> None:
-    own, directory, _ = saved
-    before = (directory / MANIFEST).read_bytes()
-    with pytest.raises(ArchiveInvalid, match="not empty"):
-        await back_up(own, directory)
-    assert (directory / MANIFEST).read_bytes() == before
-
-
-async def test_what_is_not_there_is_neither_saved_nor_restored(
-    saved: tuple[Service, Path, str], tmp_path: Path
-) -> None:
-    own, directory, _ = saved
-    with pytest.raises(NotFound):
-        await back_up(own, tmp_path / "c", "nowhere")
-    with pytest.raises(NotFound):
-        await own.mediator.archive.restoration(ignore).run(directory, ["nowhere"])
-
-
-async def test_a_clock_that_is_behind_restores_nothing(
-    saved: tuple[Service, Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own, directory, _ = saved
-    monkeypatch.setattr(own.mediator._options.clock, "now", lambda: 1_000_000.0, raising=False)
-    with pytest.raises(Conflict, match="clock"):
-        await restore(own, directory)
-    assert await own.mediator.control.databases() == []
-
-
-async def test_a_schema_that_is_set_meanwhile_ends_the_backup(
-    installation: Start, tmp_path: Path
-) -> None:
-    own = await installation()
-    database = await filled(own, 1)
-    control = own.mediator.control
-    setting: list[asyncio.Task[Any]] = []
-
-    def tell(_: ArchiveProgress) -> None:
-        fields = {**SPREAD["fields"], "more": field_on("postgres")}
-        document = {"classes": {"things": {"fields": fields}}}
-        setting.append(asyncio.create_task(control.set_schema(database, document)))
-
-    rows = CatalogueRows.read
-
-    async def read(self: CatalogueRows) -> list[dict[str, Any]]:
-        await asyncio.gather(*setting)
-        return await rows(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CatalogueRows, "read", read)
-        with pytest.raises(Conflict, match="A schema was set"):
-            await own.mediator.archive.backup(tell).write(tmp_path / "b")
-    assert not (tmp_path / "b" / MANIFEST).exists()
-
-
-async def test_what_operators_declared_is_restored_with_what_asks_for_it(
-    installation: Start, tmp_path: Path
-) -> None:
-    source, target = await installation(), await installation()
-    await source.mediator.control.amend("mongo", declared=["elasticity"])
-    bound = {"type": "string", "annotations": [{"require": "elasticity"}]}
-    database = await source.put_schema({"bound": {"fields": {"title": bound}}})
-    await source.create(database, "bound", "x", title="t")
-    await filled(source, 2)
-    await back_up(source, tmp_path / "b")
-    assert (await restore(target, tmp_path / "b", dry_run=True)).put == 3
-    assert await target.mediator.control.databases() == []
-    await restore(target, tmp_path / "b")
-    assert "mongo" in target.systems_of(database, "bound")
-    assert await target.values(database, "bound", "x") == {"title": "t"}
-    assert "elasticity" in (await target.mediator.control.system("mongo"))["declared"]
-
-
-async def test_nothing_is_restored_if_something_cannot_be_placed(
-    installation: Start, tmp_path: Path
-) -> None:
-    source, target = await installation(), await installation()
-    await filled(source, 2)
-    await source.mediator.control.amend("mongo", declared=["elasticity"])
-    bound = {"type": "string", "annotations": [{"require": "elasticity"}]}
-    await source.put_schema({"bound": {"fields": {"title": bound}}})
-    await back_up(source, tmp_path / "b")
-    manifest = replace(read_manifest(tmp_path / "b"), systems={})  # nobody has declared anything
-    (tmp_path / "b" / MANIFEST).unlink()
-    write_manifest(tmp_path / "b", manifest)
-    for dry_run in (True, False):
-        with pytest.raises(Unplaceable):
-            await restore(target, tmp_path / "b", dry_run=dry_run)
-        assert await target.mediator.control.databases() == []
-
-
-async def test_every_table_of_the_catalogue_is_kept_or_left() -> None:
-    assert {*KEPT, *LEFT} == {*metadata.tables.values()}
-    assert not {*KEPT} & {*LEFT}
-
-
-async def test_rows_of_the_catalogue_come_back_once(
-    installation: Start,
-) -> None:
-    source, target = await installation(), await installation()
-    secret = await source.mediator.secret("cursors", "first")
-    ids = [uuid4().hex for _ in range(2)]
-    async with AsyncExitStack() as opened:
-        saved, filled = Catalogue(source.catalogue_url), Catalogue(target.catalogue_url)
-        for catalogue in (saved, filled):
-            opened.push_async_callback(catalogue.close)
-        runs = CatalogueRuns(saved)
-        club = await source.put_schema({"things": SPREAD})
-        club_id = source.mediator.data.model.databases[club].id
-        for id_ in ids:
-            await runs.submit(
-                id_, (club, club_id), {"kind": "k"}, dry_run=False, key=None, fingerprint=None
-            )
-        await runs.cancel(club_id, ids[0])
-        told = await CatalogueRows(saved).read()
-        assert [row["row"]["id"] for row in told if row["table"] == "runs"] == [ids[0]]
-        rows = CatalogueRows(filled)
-        told = orjson.loads(orjson.dumps([*told, {"table": "later", "row": {}}]))
-        here = {club: "club_2"}
-        assert [await rows.add(told, here), await rows.add(told, here)] == [2, 0]
-    assert await target.mediator.secret("cursors", "other") == secret == "first"
-    restored = await target.mediator.runs.find("club_2", ids[0])
-    saved_run = await source.mediator.runs.find(club_id, ids[0])
-    assert restored == replace(saved_run, database_id="club_2")
-
-
-@pytest.fixture
-async def caches(redis_config: SystemConfig) -> AsyncIterator[Caches]:
-    made = make_caches(CacheSettings(sketch="redis", cache_longest_s=60.0), redis_config.url)
-    assert made is not None
-    yield made
-    await made.stop()
-    await made.close()
-
-
-async def test_no_copy_from_before_is_taken_for_fresh(
-    installation: Start,
-    caches: Caches,
-    redis_config: SystemConfig,
-    tmp_path: Path,
-) -> None:
-    own = await installation(guard=caches.guard, coordination_url=redis_config.url)
-    caches.start(own.mediator.orphan_resolver, lambda: own.mediator.data.model)
-    database = await own.put_schema({"things": SPREAD})
-    part = Partition(database, "things")
-    await caches.sketch.create(part)
-    await put(own, database, "kept", title="first")
-    await back_up(own, tmp_path / "b", database)
-    await put(own, database, "kept", title="second")
-    await put(own, database, "newer", title="written after the backup")
-    keys = [str(CacheKey("things", id_, "main")) for id_ in ("kept", "newer")]
-    await caches._leases.release(part, keys)
-    for key in keys:
-        assert (await caches.sketch.report_read(part, [key], 60.0)).ttl_us > 0
-    filter_ = await caches.sketch.snapshot([part])
-    assert own.mediator.changes.subscriptions is not None
-    database_id = own.mediator.data.model.databases[database].id
-    position = await own.mediator.changes.subscriptions.now(database_id)
-    # The systems come back without what they had: nobody is told of that.
-    route = own.mediator.data.model.databases[database].classes["things"]
-    for fragment in route.fragments:
-        store = own.mediator._systems.get(fragment.system).store
-        kind, groups = WriteKind.DELETE, tuple(fragment.groups)
-        await store.write(
-            [Write(fragment, id_, kind, unique("op"), groups) for id_ in ("kept", "newer")]
-        )
-    assert not (await caches.sketch.snapshot([part])).revalidate_all
-    await restore(own, tmp_path / "b", force=True)
-    now = await caches.sketch.snapshot([part])
-    assert now.generation != filter_.generation
-    assert now.revalidate_all, "a copy of what is no more is taken for fresh"
-    assert (await caches.sketch.report_read(part, [keys[0]], 60.0)).ttl_us == 0
-    with pytest.raises(PositionGone):
-        await own.mediator.changes.subscriptions.open(database_id, position)
-    old = Manifest.from_json((tmp_path / "b" / MANIFEST).read_bytes()).databases[database].position
-    assert old is not None
-    with pytest.raises(PositionGone):
-        await own.mediator.changes.subscriptions.open(database_id, FeedPosition.parse(old, "p"))
-    assert await own.values(database, "things", "kept") == {"title": "first"}
-    with pytest.raises(NotFound):
-        await own.get(database, "things", "newer")
-
-
-def command(of: Service, *words: str) -> Awaitable[asyncio.subprocess.Process]:
-    told = ("name", "kind", "url", "namespace", "deadline_s")
-    systems = [{name: getattr(c, name) for name in told} for c in of.configs.values()]
-    settings = {
-        "PORTOLAN_CATALOGUE_URL": of.catalogue_url,
-        "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
-        "PORTOLAN_SKETCH": "off",
-    }
-    return asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from app.cli import main; main()", *words),
-        env={**os.environ, **settings},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-
-
-async def done(of: Service, *words: str) -> str:
-    process = await command(of, *words)
-    output = (await process.communicate())[0].decode()
-    assert process.returncode == 0, output
-    return output
-
-
-async def test_a_backup_that_is_killed_is_none(mediator: Service, tmp_path: Path) -> None:
-    own = mediator
-    database = await filled(own, 600)
-    directory = tmp_path / "b"
-    process = await command(own, "backup", str(directory), "--database", database)
-
-    async def begun() -> bool:
-        return await asyncio.to_thread((directory / database / "things.ndjson.gz").exists)
-
-    await eventually(begun)
-    process.kill()
-    await process.communicate()
-    if not (directory / MANIFEST).exists():  # it may have been faster than the signal
-        with pytest.raises(ArchiveInvalid, match="no backup"):
-            await restore(own, directory, force=True)
-    assert "600 objects" in await done(
-        own, "backup", str(tmp_path / "again"), "--database", database
-    )
-
-
-async def test_a_restoration_that_is_killed_is_begun_again(
-    mediator: Service, installation: Start, tmp_path: Path
-) -> None:
-    source, target = mediator, await installation()
-    database = await filled(source, 600)
-    await back_up(source, tmp_path / "b", database)
-    process = await command(target, "restore", str(tmp_path / "b"))
-
-    async def some() -> bool:
-        try:
-            return bool(await held(target, database, "things"))
-        except MediatorError:
-            return False
-
-    await eventually(some)
-    process.kill()
-    await process.communicate()
-    output = await done(target, "restore", str(tmp_path / "b"), "--force")
-    assert "objects put: 600" in output
-    saved = lines_of(tmp_path / "b", database, "things")
-
-    async def whole() -> bool:
-        return values_of(await held(target, database, "things")) == values_of(saved)
-
-    await eventually(whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mediator.coordination import metrics_exchange
-from mediator.coordination.metrics_exchange import RedisExchange
+from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.stores.port import SystemConfig
 from tests.process.service import unique
 
@@ -26,7 +26,7 @@ async def test_ages_are_told_by_one_clock_and_a_silent_replica_is_dropped(
     clock = HandClock()
     monkeypatch.setattr(metrics_exchange, "SystemClock", lambda: clock)
     key = unique("metrics")
-    own, other = RedisExchange(redis_config.url, key), RedisExchange(redis_config.url, key)
+    own, other = MetricsExchange(redis_config.url, key), MetricsExchange(redis_config.url, key)
     try:
         await own.publish("own", {"lanes": [1]})
         await other.publish("other", {"lanes": [2]})

@@ -317,7 +317,7 @@ async def test_what_is_found_twice_is_answered_once(
     mediator: Service, split: Asking, data: Profiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it happens if an object changes its place between two pages of a store."""
-    store = mediator.mediator._systems.get("postgres").store
+    store = mediator.mediator.systems.get("postgres").store
     assert isinstance(store, Queryable)
     find = store.find
 
@@ -370,7 +370,7 @@ async def test_a_system_that_is_down_fails_only_queries_that_need_it(
     async def away(_: object) -> Any:
         raise StoreUnavailable("connection refused")
 
-    redis = mediator.mediator._systems.get("redis")
+    redis = mediator.mediator.systems.get("redis")
     with monkeypatch.context() as patched:
         patched.setattr(redis.store, "find", away)
         patched.setattr(redis.store, "read", away)

@@ -134,7 +134,7 @@ async def test_what_is_half_deleted_is_not_there(
     async def away(*_: object) -> Any:
         raise StoreUnavailable("connection refused")
 
-    stores = {name: mediator.mediator._systems.get(name).store for name in ("postgres", "redis")}
+    stores = {name: mediator.mediator.systems.get(name).store for name in ("postgres", "redis")}
     monkeypatch.setattr(stores["redis"], "write", away)
     with pytest.raises(OutcomeUnknown):
         await data.write(Delete(database, "things", "gone", unique()))

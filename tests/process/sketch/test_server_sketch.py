@@ -3,67 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from mediator.stores.port import SystemConfig
 from sketch.filter.shape import FilterShape
-from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable
+from sketch.protocol.port import SketchLimits, SketchUnavailable
 from sketch.redis.server import RedisSketch
+from tests.process.sketch.server_sketches import (
+    LIMITS,
+    A,
+    B,
+    Make,
+    cached,
+    written,
+)
 from tests.process.sketch.sketches import (
     PARTITION,
     SHAPE,
     World,
     bits_of,
     has,
-    memory_world,
     redis_world,
 )
-
-LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, purge_again_s=8.0)
-SATURATED_S = 105.0
-A, B = "articles/1#text", "articles/2#text"
-Make = Callable[..., Awaitable[World]]
-
-
-@pytest.fixture(params=["memory", "redis"])
-async def make(request: pytest.FixtureRequest, redis_config: SystemConfig) -> AsyncIterator[Make]:
-    """Makes worlds whose part is there already, unless told otherwise."""
-    made: list[World] = []
-
-    async def of(
-        limits: SketchLimits = LIMITS, *, created: bool = True, shape: FilterShape = SHAPE
-    ) -> World:
-        if request.param == "memory":
-            world = await memory_world(limits, shape)
-        else:
-            world = await redis_world(redis_config.url, limits, shape)
-        made.append(world)
-        if created:
-            await world.sketch.create(PARTITION)
-        return world
-
-    yield of
-    for world in made:
-        await world.close()
-
-
-@pytest.fixture
-async def world(make: Make) -> World:
-    return await make()
-
-
-async def cached(world: World, *keys: str, ttl_s: float = 10.0) -> None:
-    grant = await world.sketch.report_read(PARTITION, keys, ttl_s)
-    assert grant.ttl_us == ttl_s * 1_000_000
-
-
-async def written(world: World, *keys: str, version: int | None = None) -> None:
-    await world.sketch.begin(PARTITION, keys, "a write")
-    versions = {} if version is None else dict.fromkeys(keys, version)
-    await world.sketch.end(PARTITION, "a write", versions)
 
 
 async def test_a_write_to_what_no_cache_holds_leaves_the_filter_empty(world: World) -> None:
@@ -294,188 +258,6 @@ async def test_a_pending_write_is_an_orphan_once_its_lease_has_ended(world: Worl
     assert [o.token for o in await world.sketch.orphans([PARTITION], 10)] == ["u"]
 
 
-async def test_generations_tell_filters_apart(world: World) -> None:
-    await cached(world, A)
-    empty = await world.snapshot()
-    await cached(world, A)
-    assert await world.snapshot() == empty
-    await written(world, A)
-    full = await world.snapshot()
-    await world.advance(20.0)
-    after = await world.snapshot()
-    assert empty.revision < full.revision < after.revision
-    assert empty.generation == full.generation == after.generation
-
-
-async def test_a_union_has_the_keys_of_all_parts(world: World) -> None:
-    other = Partition("news", "authors")
-    await world.sketch.create(other)
-    await cached(world, A)
-    await written(world, A)
-    await world.sketch.report_read(other, ["authors/1#g"], 10.0)
-    before = await world.sketch.snapshot([PARTITION, other])
-    await world.sketch.begin(other, ["authors/1#g"], "t")
-    union = await world.sketch.snapshot([PARTITION, other])
-    assert has(union, A)
-    assert has(union, "authors/1#g")
-    assert not has(before, "authors/1#g")
-    assert union.revision != before.revision
-    assert union.generation == before.generation
-    nothing = await world.sketch.snapshot([])
-    assert not any(nothing.bits)
-
-
-@pytest.mark.parametrize("how", ["everything", "a part", "renewed"])
-async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) -> None:
-    await cached(world, A)
-    before = await world.snapshot()
-    if how == "renewed":
-        await world.sketch.invalidate(PARTITION)
-    else:
-        await world.lose(everything=how == "everything")
-    lost = await world.snapshot()
-    assert lost.revalidate_all
-    assert set(lost.bits) == {0xFF}
-    assert lost.generation != before.generation
-    assert (await world.sketch.begin(PARTITION, [B], "t")).held == (B,)
-    await world.sketch.end(PARTITION, "t", {B: 4})
-    assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
-    await world.advance(30.0)
-    await cached(world, A)
-    await world.advance(SATURATED_S - 30.0 - 1e-6)
-    assert (await world.snapshot()).revalidate_all
-    await world.advance(1e-6)
-    after = await world.snapshot()
-    assert not any(after.bits)
-    assert after.generation == lost.generation
-    assert after.revision != lost.revision
-
-
-async def test_writes_that_survive_a_loss_stay_pending(redis_config: SystemConfig) -> None:
-    world = await redis_world(redis_config.url, LIMITS)
-    try:
-        await world.sketch.create(PARTITION)
-        await world.sketch.begin(PARTITION, [A], "t")
-        assert await world.lose(everything=False)
-        await world.snapshot()
-        await world.advance(30.0)
-        assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
-        assert [o.token for o in await world.sketch.orphans([PARTITION], 10)] == ["t"]
-        await world.sketch.end(PARTITION, "t", {})
-        await cached(world, A)
-    finally:
-        await world.close()
-
-
-async def test_a_union_with_a_lost_part_has_everything_revalidated(world: World) -> None:
-    union = await world.sketch.snapshot([PARTITION, Partition("news", "unheard_of")])
-    assert union.revalidate_all
-    assert set(union.bits) == {0xFF}
-
-
-async def test_what_was_written_since_the_loss_is_known_when_it_is_over(world: World) -> None:
-    await world.lose(everything=True)
-    await world.sketch.report_read(PARTITION, [A], 100.0)
-    await world.advance(31.0)
-    await cached(world, A, ttl_s=100.0)
-    await written(world, A)
-    await world.advance(SATURATED_S - 31.0)
-    snapshot = await world.snapshot()
-    assert not snapshot.revalidate_all
-    assert has(snapshot, A)
-
-
-async def test_a_part_that_nobody_created_counts_as_lost(make: Make) -> None:
-    world = await make(created=False)
-    assert (await world.snapshot()).revalidate_all
-    await world.sketch.create(PARTITION)
-    assert (await world.snapshot()).revalidate_all
-
-
-async def test_purges_are_due_at_the_end_and_again(world: World) -> None:
-    await cached(world, A, B)
-    await world.sketch.begin(PARTITION, [A], "t")
-    assert await world.sketch.take_purges([PARTITION], 10) == []
-    await world.sketch.end(PARTITION, "t", {})
-    await world.advance(0.001)
-    taken = await world.sketch.take_purges([PARTITION], 10)
-    assert [(purge.partition, purge.key) for purge in taken] == [(PARTITION, A)]
-    assert await world.sketch.take_purges([PARTITION], 10) == []
-    await world.sketch.acknowledge_purges(taken)
-    await world.advance(7.999)
-    assert await world.sketch.take_purges([PARTITION], 10) == []
-    await world.advance(2.0)
-    again = await world.sketch.take_purges([PARTITION], 10)
-    assert [purge.key for purge in again] == [A]
-    await world.sketch.acknowledge_purges(again)
-    await world.advance(100.0)
-    assert await world.sketch.take_purges([PARTITION], 10) == []
-
-
-async def test_a_repeated_purge_is_not_put_off_by_later_writes(world: World) -> None:
-    await cached(world, A, ttl_s=100.0)
-    await written(world, A)
-    await world.advance(4.0)
-    await written(world, A)
-    await world.advance(0.001)
-    await world.sketch.acknowledge_purges(await world.sketch.take_purges([PARTITION], 10))
-    await world.advance(6.0)  # the first write's again is due from 8 to 10 seconds after it
-    first = await world.sketch.take_purges([PARTITION], 10)
-    assert [purge.key for purge in first] == [A]
-    await world.sketch.acknowledge_purges(first)
-    await world.advance(4.0)
-    assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [A]
-
-
-async def test_purges_that_are_not_done_are_given_out_again(world: World) -> None:
-    await cached(world, A)
-    await written(world, A)
-    await world.advance(0.001)
-    first = await world.sketch.take_purges([PARTITION], 10)
-    await world.advance(10.0)
-    second = await world.sketch.take_purges([PARTITION], 10)
-    assert [p.key for p in second] == [A]
-    await world.sketch.acknowledge_purges(second)
-    await world.sketch.acknowledge_purges(first)
-    await world.advance(100.0)
-    assert await world.sketch.take_purges([PARTITION], 10) == []
-
-
-async def test_a_confirmation_does_not_settle_what_came_later(world: World) -> None:
-    await cached(world, A)
-    await written(world, A)
-    await world.advance(0.001)
-    first = await world.sketch.take_purges([PARTITION], 10)
-    await written(world, A)
-    await world.sketch.acknowledge_purges(first)
-    await world.advance(0.001)
-    assert [p.key for p in await world.sketch.take_purges([PARTITION], 10)] == [A]
-
-
-async def test_purges_of_many_parts_come_up_to_the_limit(world: World) -> None:
-    partitions = [Partition("news", f"c{n}") for n in range(5)]
-    for partition in partitions:
-        await world.sketch.create(partition)
-    for partition in partitions[3:]:
-        keys = [f"k{n}" for n in range(6)]
-        await world.sketch.report_read(partition, keys, 10.0)
-        await world.sketch.begin(partition, keys, "t")
-        await world.sketch.end(partition, "t", {})
-    await world.advance(0.001)
-    sizes = [len(await world.sketch.take_purges(partitions, limit)) for limit in (1, 8, 100)]
-    assert sum(sizes) == 12
-    assert sizes[0] == 1
-    assert sizes[1] == 8
-
-
-async def test_without_proxies_no_purges_are_kept(make: Make) -> None:
-    world = await make(SketchLimits(purge_again_s=None))
-    await cached(world, A)
-    await written(world, A)
-    await world.advance(1.0)
-    assert await world.sketch.take_purges([PARTITION], 10) == []
-
-
 @pytest.mark.parametrize("keys", [["k"] * 5_001, ["k" * 5_000], ["\ud800"]])
 async def test_what_is_out_of_bounds_is_refused(world: World, keys: list[str]) -> None:
     with pytest.raises(SketchUnavailable):
@@ -515,42 +297,6 @@ async def test_what_is_asked_at_once_is_answered_as_if_in_turn(world: World) -> 
     await asyncio.gather(*calls, world.sketch.snapshot([PARTITION]))
     told = await world.sketch.report_read(PARTITION, keys, 10.0)
     assert set(told.versions) == {1}
-
-
-async def test_another_shape_begins_parts_anew(redis_config: SystemConfig) -> None:
-    world = await redis_world(redis_config.url, LIMITS)
-    wider = FilterShape(SHAPE.bits * 2, SHAPE.hashes, SHAPE.seed)
-    try:
-        await world.sketch.create(PARTITION)
-        before = await world.snapshot()
-        other = world.other(LIMITS, wider)
-        after = await other.snapshot([PARTITION])
-        await other.close()
-        assert after.revalidate_all
-        assert len(after.bits) == 2 * len(before.bits)
-    finally:
-        await world.close()
-
-
-async def test_lifetimes_of_former_settings_are_not_forgotten(redis_config: SystemConfig) -> None:
-    world = await redis_world(redis_config.url, LIMITS)
-    shorter = world.other(SketchLimits(longest_ttl_s=1.0), SHAPE)
-    try:
-        await cached_until_lost(world)
-        assert (await shorter.snapshot([PARTITION])).revalidate_all
-        await world.advance(SATURATED_S - 1e-6)
-        assert (await shorter.snapshot([PARTITION])).revalidate_all
-        await world.advance(1e-6)
-        assert not (await shorter.snapshot([PARTITION])).revalidate_all
-    finally:
-        await shorter.close()
-        await world.close()
-
-
-async def cached_until_lost(world: World) -> None:
-    await world.sketch.create(PARTITION)
-    await cached(world, A, ttl_s=100.0)
-    await world.lose(everything=False)
 
 
 @pytest.mark.parametrize("namespace", ["{x", "x}"])

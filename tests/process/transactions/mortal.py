@@ -62,7 +62,7 @@ def make_mortal(mediator: Mediator, patched: pytest.MonkeyPatch) -> None:
     transactions = mediator.transactions
     _wrap(patched, transactions.log, LOG)
     _wrap(patched, transactions.resolver.intents, MARKER)
-    for guarded in mediator._systems:
+    for guarded in mediator.systems:
         _wrap(patched, guarded.store, ("write",))
 
 

@@ -98,7 +98,7 @@ class Recorder:
         self.trace = Trace("")
         for each in services:
             for at, name in enumerate(SYSTEMS):
-                store = each.mediator._systems.get(name).store
+                store = each.mediator.systems.get(name).store
                 self._wrap(patched, store, "lock", partial(self._locked, at))
                 self._wrap(patched, store, "write", partial(self._written, at))
                 self._wrap(patched, store, "unlock", partial(self._unlocked, at))

@@ -69,7 +69,7 @@ async def drop(mediator: Service, database: str) -> None:
 async def logged(mediator: Service, operation: str) -> list[str]:
     log = mediator.mediator.transactions.log
     assert isinstance(log, CatalogueTransactions)
-    async with log._catalogue.begin() as connection:
+    async with mediator.mediator.catalogue.begin() as connection:
         found = await connection.execute(
             select(table.c.state).where(table.c.operation == operation)
         )

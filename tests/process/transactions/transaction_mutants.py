@@ -31,7 +31,7 @@ class Echo:
     ) -> None:
         self._fenced = fenced
         self._late: list[asyncio.Task[None]] = []
-        for guarded in mediator.mediator._systems:
+        for guarded in mediator.mediator.systems:
             store: Any = guarded.store
             patched.setattr(store, "write", self._twice(store, store.write))
 
@@ -80,7 +80,7 @@ def _without_fences(mediator: Service, patched: pytest.MonkeyPatch) -> None:
 
 
 def _without_marks(mediator: Service, patched: pytest.MonkeyPatch) -> None:
-    for guarded in mediator.mediator._systems:
+    for guarded in mediator.mediator.systems:
         patched.setattr(guarded.store, "write", _heedless(guarded.store))
 
 

@@ -138,11 +138,11 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         await started.create(database, "articles", "a", title="t", hits=0)
         found = await eventual_copy(started, database, hits=0)
         assert found.freshness is not None
-        coordination = started.mediator._coordination
+        coordination = started.mediator.coordination
         assert coordination is not None
         logs = started.mediator.changes._logs
         assert logs is not None
-        await started.mediator._scheduler.stop()  # nobody tends the relays, or learns, but the test
+        await started.mediator.scheduler.stop()  # nobody tends the relays, or learns, but the test
         await logs.close()
         await coordination._redis.set(shift, -60, ex=600)
         await started.mediator.data.write(inc(database, "articles", "a"))

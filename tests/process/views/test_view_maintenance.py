@@ -104,7 +104,7 @@ async def test_the_view_is_a_system_that_can_hold_copies(mirrored: Service) -> N
     database = await mirrored.put_schema(only_redis, mode="microbatched")
     copy = mirrored.mediator.data.model.databases[database].classes["articles"].copy
     assert copy is not None
-    assert isinstance(mirrored.mediator._systems.get(copy.system).store, Mirror)
+    assert isinstance(mirrored.mediator.systems.get(copy.system).store, Mirror)
 
 
 async def test_a_microbatched_database_needs_a_view(

@@ -71,14 +71,14 @@ class ViewClient:
     async def held(self, id_: str) -> Record | None:
         """Read an object's copy."""
         assert self.route.copy is not None
-        store = self.service.mediator._systems.get(self.route.copy.system).store
+        store = self.service.mediator.systems.get(self.route.copy.system).store
         [record] = await store.read([Read(self.route.copy, id_)])
         return record
 
     async def mirror(self, call: Callable[[Mirror, Any], Awaitable[Any]]) -> None:
         """Meddle with copies."""
         assert self.route.copy is not None
-        store = self.service.mediator._systems.get(self.route.copy.system).store
+        store = self.service.mediator.systems.get(self.route.copy.system).store
         assert isinstance(store, Mirror)
         await call(store, self.route.copy)
 
@@ -88,7 +88,7 @@ class ViewClient:
 
     async def caught_up(self) -> None:
         """Wait until everything written so far is in the view."""
-        feed = self.service.mediator._coordination
+        feed = self.service.mediator.coordination
         assert feed is not None
         tick = await feed.feed.tick()
 
@@ -141,7 +141,7 @@ async def execute(view: ViewClient, statement: str, *arguments: Any) -> None:
     """Meddle with the view's rows behind its back."""
     copy = view.route.copy
     assert copy is not None
-    store = view.service.mediator._systems.get(copy.system).store
+    store = view.service.mediator.systems.get(copy.system).store
     table = store.statements.records(copy).table  # type: ignore[attr-defined]
     connection = await asyncpg.connect(view.service.configs["postgres"].url)
     try:
@@ -219,8 +219,8 @@ async def alone(config: SystemConfig, catalogue: SystemConfig) -> AsyncIterator[
 @asynccontextmanager
 async def run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[None]:
     """Hold the lease of runs, as another replica does while a run of its own goes on."""
-    assert mediator._coordination is not None
-    leases, name = mediator._coordination.leases, f"view-maintenance:{database_id}"
+    assert mediator.coordination is not None
+    leases, name = mediator.coordination.leases, f"view-maintenance:{database_id}"
     assert await leases.acquire(name, "another replica", 30)
     try:
         yield

@@ -26,8 +26,8 @@ sketch is told n``     `CachedReads.learn`: `steps.fill`, `Versions.fill` ``an a
 `sketch.client.filters`: its age counts from the sending ``a read of its young copy``
 `sketch.client.reading`: `Need.fresh`, `Copy.since` ``a revalidation``
 `sketch.client.reading`: ``Cache-Control: no-cache`` ``a dated request``
-`CachedReads.dated`, `sketch.client.dated`: ``max_age``
-  ``answer of a cache``      `sketch.client.sketch_clock`: what its date tells of its age
+`CachedReads.dated`, `sketch.client.reading`: ``max_age``
+  ``answer of a cache``      `sketch.client.clock`: what its date tells of its age
 ``the sketch is lost``       the partition has another ``life`` (part.lua);
 `MemoryPartition.__init__` ``tick``                     time passes: `expire` (filter.lua),
 `MemoryPartition.expire` ===========================

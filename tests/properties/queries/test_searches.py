@@ -31,7 +31,7 @@ from mediator.model.query import OrderBy
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value, Values
-from mediator.stores.conformance.query_rows import Searched
+from mediator.stores.conformance.query_cases import Searched
 from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import Queryable
 from tests.conformance.real_stores import STORES, opened

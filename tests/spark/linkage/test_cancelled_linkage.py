@@ -56,7 +56,7 @@ async def test_a_linkage_is_cancelled_in_each_stage(
             await office.runs.cancel("club", run)
             ended = await office.ended(run)
             assert ended.state == "cancelled", (stage, ended)
-            assert not {"result", "rows"} & {*ended.ending}, stage
+            assert not {"result", "rows"} & {*ended.outcome}, stage
             states = {told["name"]: told["state"] for told in ended.progress["stages"]}
             assert states[stage] == "running", states
             assert written.rows == []

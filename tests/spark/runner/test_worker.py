@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mediator.catalogue.run_queue import RunQueue
-from mediator.catalogue.workers import CatalogueWorkers
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
 from spark_jobs.session import SessionDied
@@ -26,16 +25,16 @@ async def test_runs_are_done(office: Office) -> None:
         done = await office.ended(run)
         assert done.state == "done"
         assert [row["rows"] for row in office.rows(done)] == [2, 1]
-        assert done.ending["rows"] == 2
-        assert done.ending["forecast"]["rows"] == {"records": 3}
+        assert done.outcome["rows"] == 2
+        assert done.outcome["forecast"]["rows"] == {"records": 3}
         assert {stage["state"] for stage in done.progress["stages"]} == {"done"}
         assert done.progress["counters"] == {"values": 2}
         looked_at = await office.ended(dry)
         assert looked_at.state == "done"
-        assert "result" not in looked_at.ending
+        assert "result" not in looked_at.outcome
         stopped = await office.ended(small)
         assert stopped.state == "stopped"
-        assert "2 are allowed" in stopped.ending["reasons"][0]
+        assert "2 are allowed" in stopped.outcome["reasons"][0]
         assert (await office.ended(unknown)).state == "failed"
         assert (await CatalogueWorkers(office.catalogue).seen(60)).working == 1
 
@@ -47,7 +46,7 @@ async def test_a_result_that_fits_no_class_is_refused_before_anything_is_read(
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
     async with office.worker(writer=ClassStandIn("there is no field rows")):
         failed = await office.ended(run)
-    assert (failed.state, failed.ending["reasons"]) == ("failed", ["there is no field rows"])
+    assert (failed.state, failed.outcome["reasons"]) == ("failed", ["there is no field rows"])
     assert failed.progress["stages"] == []
     await office.runs.resume("club", run)
     async with office.worker(writer=(written := ClassStandIn())):
@@ -80,7 +79,7 @@ async def test_a_session_that_is_spoilt_is_given_up_and_its_run_goes_on(office: 
             await office.ended(run)
     failed = await office.find(run)
     assert failed.state == "failed"
-    assert "make room" in failed.ending["reasons"][0]
+    assert "make room" in failed.outcome["reasons"][0]
     await office.runs.resume("club", run)
     async with office.worker():
         assert len(office.rows(await office.ended(run))) == 2

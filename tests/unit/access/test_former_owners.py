@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mediator.access.authorisation import Access
+from mediator.access.authorisation import EVERYTHING, Unrestricted
 from mediator.access.former_owners import (
     CLOCKS_DIFFER,
     MOST_CLASSES,
@@ -71,7 +71,7 @@ def test_without_former_owners_nothing_is_known_of_any_class() -> None:
     assert had_owners_until({"notes": NOW}, "others") is None
 
 
-class FormerlyOwned(Access):
+class FormerlyOwned(Unrestricted):
     """Is told that the objects of every class had owners until a moment."""
 
     def __init__(self, until: datetime) -> None:
@@ -88,7 +88,7 @@ def test_the_feed_of_a_class_opens_when_no_later_change_can_seem_older() -> None
         FormerlyOwned(now - CLOCKS_DIFFER).require_changes("db", "notes")
     moment = now - 2 * CLOCKS_DIFFER - timedelta(seconds=1)
     FormerlyOwned(moment).require_changes("db", "notes")
-    Access().require_changes("db", "notes")
+    EVERYTHING.require_changes("db", "notes")
 
 
 def test_a_change_counts_as_later_only_if_no_clock_can_have_made_it_so() -> None:

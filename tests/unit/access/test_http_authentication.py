@@ -3,231 +3,30 @@
 from __future__ import annotations
 
 import base64
-import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import jwt
-import orjson
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from pydantic import ValidationError
 
 from app.http.browser import BrowserGuard, from_same_site
 from app.security.authentication import Authenticator
-from app.security.tokens import FLOOR_S, LONGEST_TOKEN, KeySet, TokenRules, Tokens
+from app.security.tokens import Tokens
 from app.settings.access import AccessSettings, is_loopback
 from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
 from mediator.access.cache import VALID_S, AccessCache, AccessSnapshot, Tenant
 from mediator.access.keys import ApiKey, mint
-from mediator.access.model import Grant, Principal, Scope
+from mediator.access.model import Principal
 from mediator.base.errors import Unauthenticated, Unavailable
-
-NOW_S = 1_800_000_000.0
-RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-CURVE = ec.generate_private_key(ec.SECP256R1())
-ISSUER, AUDIENCE = "https://issuer.example", "portolan"
-WHO = Principal("ada", "acme", frozenset({Grant(Scope.READ, "news")}))
-
-
-@dataclass
-class SetClock:
-    """A clock that tests set."""
-
-    wall_s: float = NOW_S
-    since_s: float = 1000.0
-
-    def now(self) -> float:
-        return self.wall_s
-
-    def monotonic(self) -> float:
-        return self.since_s
-
-
-@dataclass
-class Source:
-    """Where the book reads; None: it does not answer."""
-
-    snapshot_: AccessSnapshot | None = field(default_factory=AccessSnapshot)
-
-    async def version(self) -> int:
-        return (await self.snapshot()).version
-
-    async def snapshot(self) -> AccessSnapshot:
-        if self.snapshot_ is None:
-            raise Unavailable("The catalogue does not answer.", system="catalogue")
-        return self.snapshot_
-
-
-def jwk(key: Any, **members: str) -> dict[str, Any]:
-    algorithm = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
-    document: dict[str, Any] = orjson.loads(algorithm.to_jwk(key.public_key()))
-    return {**document, **members}
-
-
-class Issuer:
-    """A token issuer with its keys in a file."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.clock = SetClock()
-        self.publish(jwk(RSA, kid="rsa"), jwk(CURVE, kid="curve"))
-        self.keys = KeySet(str(place), self.clock)
-        self.tokens = Tokens(self.keys, TokenRules(ISSUER, AUDIENCE, 30.0), self.clock)
-
-    def publish(self, *keys: Mapping[str, Any]) -> None:
-        self.place.write_bytes(orjson.dumps({"keys": list(keys)}))
-
-
-@pytest.fixture
-def issuer(tmp_path: Path) -> Issuer:
-    return Issuer(tmp_path / "keys.json")
-
-
-def claims(**members: Any) -> dict[str, Any]:
-    # The library has the machine's clock, which is before the year 2100.
-    given = {
-        "iss": ISSUER,
-        "aud": AUDIENCE,
-        "sub": "ada",
-        "exp": 4_000_000_000,
-        "portolan_tenant": "acme",
-        "scope": "openid read:news write:news/articles",
-        **members,
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def token(key: Any = RSA, algorithm: str = "RS256", kid: str | None = "rsa", **members: Any) -> str:
-    headers = {} if kid is None else {"kid": kid}
-    return jwt.encode(claims(**members), key, algorithm, headers=headers)
-
-
-async def test_a_token_stands_for_its_subject_with_its_grants(issuer: Issuer) -> None:
-    grants = frozenset({Grant(Scope.READ, "news"), Grant(Scope.WRITE, "news", "articles")})
-    assert await issuer.tokens.principal(token()) == Principal("ada", "acme", grants)
-    of_curve = token(CURVE, "ES256", "curve")
-    assert (await issuer.tokens.principal(of_curve)).grants == grants
-
-
-def _unsigned(header: dict[str, Any], signature: bytes = b"") -> str:
-    parts = [orjson.dumps(header), orjson.dumps(claims()), signature]
-    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
-
-
-def _signed_with_the_public_key() -> str:
-    """The classic: the public key, which everybody has, taken for a shared secret."""
-    secret = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    text = _unsigned({"alg": "HS256", "kid": "rsa"}).rpartition(".")[0]
-    digest = hmac.digest(secret, text.encode(), "sha256")
-    return f"{text}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        _unsigned({"alg": "none", "kid": "rsa"}),
-        _unsigned({"alg": "None", "kid": "rsa"}),
-        _unsigned({"kid": "rsa"}),
-        _signed_with_the_public_key(),
-        token(OTHER),
-        token(kid="nobody"),
-        token(kid=None),
-        token(algorithm="RS512"),
-        token(CURVE, "ES256", "rsa"),
-        token(exp=1_000_000_000),
-        token(exp=None),
-        token(exp=int("9" * 400)),
-        token(exp=float("inf")),
-        token(nbf=int("9" * 400)),
-        token(nbf=3_999_999_999),
-        token(iss="https://evil.example"),
-        token(aud="others"),
-        token(aud=None),
-        token(sub=None),
-        token(sub=""),
-        token(sub="a\0b"),
-        token(sub="a\r\nb"),
-        token(sub="a\ud800"),
-        token(sub="a" * 256),
-        token(portolan_tenant=None),
-        token(portolan_tenant=["acme"]),
-        token(portolan_tenant="Acme Ltd."),
-        token(scope=["read"]),
-        token(scope=" ".join(f"read:a{n}" for n in range(300))),
-        token(padding="x" * LONGEST_TOKEN),
-        token()[:-4] + "AAAA",
-        "a.b.c",
-        "",
-        "\u00e9" * 50,
-        "." * 5000,
-    ],
+from tests.unit.access.issuers import (
+    AUDIENCE,
+    ISSUER,
+    NOW_S,
+    WHO,
+    Issuer,
+    SetClock,
+    Source,
+    token,
 )
-async def test_what_is_no_good_token_stands_for_nobody(issuer: Issuer, forged: str) -> None:
-    with pytest.raises(Unauthenticated) as refused:
-        await issuer.tokens.principal(forged)
-    assert refused.value.presented
-    assert len(refused.value.detail) < 100
-
-
-async def test_keys_of_no_use_are_not_taken(issuer: Issuer) -> None:
-    secret = base64.urlsafe_b64encode(b"s" * 32).decode()
-    issuer.publish(
-        {"kty": "oct", "k": secret, "kid": "shared"},
-        jwk(OTHER, kid="encryption", use="enc"),
-        {"kty": "RSA", "kid": "broken"},
-        jwk(RSA, kid="hs", alg="HS256"),
-        jwk(RSA, kid="rsa"),
-    )
-    shared = jwt.encode(claims(), b"s" * 32, "HS256", headers={"kid": "shared"})
-    for forged in (shared, token(OTHER, kid="encryption"), token(kid="hs")):
-        with pytest.raises(Unauthenticated):
-            await issuer.tokens.principal(forged)
-    assert await issuer.tokens.principal(token())
-
-
-async def test_a_key_that_is_taken_back_ends_tokens_that_were_good(issuer: Issuer) -> None:
-    assert await issuer.tokens.principal(token())
-    issuer.publish(jwk(CURVE, kid="curve"))
-    issuer.clock.since_s += FLOOR_S + 1
-    await issuer.keys.refresh()
-    with pytest.raises(Unauthenticated):
-        await issuer.tokens.principal(token())
-
-
-async def test_a_remembered_token_is_looked_at_again_when_its_time_is_over(issuer: Issuer) -> None:
-    await issuer.keys.refresh()
-    assert await issuer.tokens.principal(token())
-    issuer.tokens._rules = TokenRules(ISSUER, "others", 30.0)
-    issuer.clock.wall_s = 4_000_000_029.0
-    assert await issuer.tokens.principal(token())
-    issuer.clock.wall_s = 4_000_000_030.0
-    with pytest.raises(Unauthenticated):
-        await issuer.tokens.principal(token())
-
-
-async def test_made_up_key_ids_do_not_cause_fetches(issuer: Issuer) -> None:
-    fetched = issuer.keys.generation
-    for number in range(50):
-        with pytest.raises(Unauthenticated):
-            await issuer.tokens.principal(token(kid=f"made-up-{number}"))
-    assert issuer.keys.generation == fetched + 1
-    issuer.publish(jwk(OTHER, kid="new"))
-    issuer.clock.since_s += FLOOR_S
-    assert await issuer.tokens.principal(token(OTHER, kid="new"))
-
-
-async def test_the_last_keys_stay_while_the_issuer_is_away(issuer: Issuer) -> None:
-    assert await issuer.tokens.principal(token())
-    issuer.place.write_bytes(b"<html>")
-    issuer.clock.since_s += FLOOR_S
-    await issuer.keys.refresh()
-    assert await issuer.tokens.principal(token(sub="grace"))
 
 
 class House:

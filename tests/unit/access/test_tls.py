@@ -156,7 +156,7 @@ async def test_files_that_are_turned_while_they_are_read_leave_a_pair_in_use(
     """Turned between being tried and being used, they would leave a certificate without its key."""
     certificate = write_certificate(tmp_path, "first")
     trusted = trusting(certificate)
-    load = Certificate._load
+    load = Certificate.load
 
     def turned(self: Certificate) -> ssl.SSLContext:
         context = load(self)
@@ -167,7 +167,7 @@ async def test_files_that_are_turned_while_they_are_read_leave_a_pair_in_use(
         assert await asked(port, trusted) == ("CN=first", "https")
         write_certificate(tmp_path, "second")
         whole = trusting(certificate)
-        monkeypatch.setattr(Certificate, "_load", turned)
+        monkeypatch.setattr(Certificate, "load", turned)
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
         assert await asked(port, whole) == ("CN=second", "https")

@@ -23,12 +23,11 @@ from sketch.client import (
 )
 from sketch.client.answers import Source, age_s, expires_us, source_of, uncertainty_s
 from sketch.client.clock import ElapsedTime, StrictlyIncreasing
-from sketch.client.copies import Copies, Copy
-from sketch.client.demand import Demand
+from sketch.client.copies import Copies, Copy, is_newer
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
+from sketch.client.renewing import Demand
 from sketch.client.resources import QueryResult, Resource, segment
-from sketch.client.versions import is_newer
 
 GROUPS = {"articles": {"main": ("title", "text"), "hits": ("hits",)}}
 
@@ -167,32 +166,37 @@ def written(limit: int = 100) -> OwnWrites:
     return OwnWrites(lambda: float(next(ticks)), limit)
 
 
+def floor(writes: OwnWrites, id_: str, *groups: str) -> float:
+    group_map = {"articles": {group: (group,) for group in groups}}
+    return writes.floor(Resource.of("articles", id_), group_map)
+
+
 def test_own_writes_are_told_apart_by_group() -> None:
     writes = written()
     with writes.writing("articles", ["a"], lambda: ["hits"]):
-        assert writes.floor("articles", "a", ["hits"]) == -math.inf, "a read may come before it"
-    assert writes.floor("articles", "a", ["main"]) == -math.inf
-    assert writes.floor("articles", "a", ["main", "hits"]) == 1
+        assert floor(writes, "a", "hits") == -math.inf, "a read may come before it"
+    assert floor(writes, "a", "main") == -math.inf
+    assert floor(writes, "a", "main", "hits") == 1
     with writes.writing("articles", ["a"]):
         pass
-    assert writes.floor("articles", "a", ["main"]) == 2
+    assert floor(writes, "a", "main") == 2
 
 
 def test_a_write_that_failed_counts_as_well() -> None:
     writes = written()
     with suppress(OSError), writes.writing("articles", ["a"]):
         raise OSError
-    assert writes.floor("articles", "a", ["main"]) == 1
+    assert floor(writes, "a", "main") == 1
 
 
 def test_writes_under_other_names_of_groups_count_for_every_object() -> None:
     writes = written()
     with writes.writing("articles", ["a"], lambda: ["hits"]):
         pass
-    writes.blur()
-    assert writes.floor("articles", "a", ["counts"]) == 1
-    writes.forget(2)
-    assert writes.floor("articles", "a", ["counts"]) == -math.inf
+    writes.on_filter(-math.inf, is_another_epoch=True)
+    assert floor(writes, "a", "counts") == 1
+    writes.on_filter(2, is_another_epoch=False)
+    assert floor(writes, "a", "counts") == -math.inf
 
 
 def test_too_many_writes_to_tell_apart_count_for_every_object() -> None:
@@ -200,9 +204,9 @@ def test_too_many_writes_to_tell_apart_count_for_every_object() -> None:
     for number in range(4):
         with writes.writing("articles", [f"a{number}"]):
             pass
-    assert writes.floor("articles", "other", ["main"]) == 4
-    writes.forget(4.5)
-    assert writes.floor("articles", "a0", ["main"]) == -math.inf
+    assert floor(writes, "other", "main") == 4
+    writes.on_filter(4.5, is_another_epoch=False)
+    assert floor(writes, "a0", "main") == -math.inf
 
 
 # --- copies -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
-from sketch.client.sketch_clock import SketchClock
+from sketch.client.clock import SketchClock
 
 KEPT_S = 1.0
 LATE_S = 2.0
@@ -48,9 +48,9 @@ def test_a_clock_that_nobody_sets_is_known_after_a_while() -> None:
     world, clock = World([]), SketchClock(KEPT_S)
     for second in range(3):
         clock.note(second, world.shows_us(second + 0.01))
-        assert not clock.tells(second)
+        assert not clock.is_known(second)
         assert clock.not_before(world.shows_us(second), second + 0.5) == -math.inf
-    assert clock.tells(3.0)
+    assert clock.is_known(3.0)
     assert 2.9 < clock.not_before(world.shows_us(3.0), 3.1) <= 3.0
 
 
@@ -58,10 +58,10 @@ def test_after_a_gap_it_is_watched_anew() -> None:
     world, clock = World([]), SketchClock(KEPT_S)
     for second in range(5):
         clock.note(second, world.shows_us(second))
-    assert clock.tells(7.0)
-    assert not clock.tells(7.1)
+    assert clock.is_known(7.0)
+    assert not clock.is_known(7.1)
     clock.note(7.1, world.shows_us(7.1))
-    assert not clock.tells(7.1)
+    assert not clock.is_known(7.1)
 
 
 def test_another_clock_has_to_be_watched_first() -> None:
@@ -71,7 +71,7 @@ def test_another_clock_has_to_be_watched_first() -> None:
     clock.begin_anew()
     assert clock.latest_us(5.0) == math.inf
     clock.note(5.0, 0)
-    assert not clock.tells(5.0)
+    assert not clock.is_known(5.0)
 
 
 def test_a_time_that_cannot_have_been_shown_yet_tells_nothing() -> None:

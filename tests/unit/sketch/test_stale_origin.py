@@ -9,7 +9,8 @@ import pytest
 
 from sketch.client import CoherentClient
 from tests.conformance.stale_store import Constant, Replicas
-from tests.process.caching.coherent_origin import Exchange, Origin, Reply, SharedCache, VirtualTime
+from tests.process.caching.coherent_origin import Exchange, Origin, SharedCache, VirtualTime
+from tests.process.caching.serving import Reply
 
 DELTA_S, WINDOW_S, TTL_S = 1.0, 5.0, 20.0
 STEP_S, STEPS = 0.5, 100

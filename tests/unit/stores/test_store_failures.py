@@ -1,4 +1,4 @@
-"""What clients and operators are told of a store that fails."""
+"""What clients and operators learn of a store that fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STORE: Any = SimpleNamespace(name="postgres", breaker=SimpleNamespace(retry_afte
 
 
 @pytest.mark.parametrize(
-    ("error", "operation", "told"),
+    ("error", "operation", "detail"),
     [
         (StoreUnavailable("gone"), "write", "does not answer"),
         (StoreRefused("postgres: DiskFull (53100)"), "write", "refused it"),
@@ -24,10 +24,10 @@ STORE: Any = SimpleNamespace(name="postgres", breaker=SimpleNamespace(retry_afte
     ],
 )
 def test_the_client_is_told_what_kind_of_failure_it_was(
-    error: StoreError, operation: Literal["read", "write"], told: str
+    error: StoreError, operation: Literal["read", "write"], detail: str
 ) -> None:
     failure = unavailable(STORE, error, operation)
-    assert told in failure.detail
+    assert detail in failure.detail
     assert not isinstance(failure, OutcomeUnknown)
 
 

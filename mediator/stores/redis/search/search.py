@@ -174,7 +174,7 @@ class Search:
         return SearchPage(*await listing.read(client, self._find.resume, self._find.limit))
 
     def _intervals(self) -> Sequence[Interval]:
-        """Return the intervals beyond the position asked for, in the order of reading."""
+        """Return the intervals beyond the requested position, in the order of reading."""
         intervals, descending = self._choice.intervals, self._choice.descending
         if self._find.after is not None and intervals:
             seen = self._seen(self._find.after)

@@ -86,7 +86,7 @@ async def test_a_system_that_is_down_fails_only_what_needs_it(
 ) -> None:
     await mediator.create(spread, "articles", "down", title="t", hits=0)
     data = mediator.mediator.data
-    redis = mediator.mediator._systems.get("redis").store
+    redis = mediator.mediator.systems.get("redis").store
 
     async def away(calls: object) -> Any:
         raise StoreUnavailable("connection refused")

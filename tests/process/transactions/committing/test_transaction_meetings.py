@@ -110,7 +110,7 @@ async def test_a_write_over_several_systems_is_waited_for(
     """While one of its steps is still to come, nobody may take what is there for the whole."""
     monkeypatch.setattr(coordinator, "MAX_WAIT_S", 0.1)
     object_ = await mediator.create(shop, "pairs", unique(), title="0", hits=0)
-    redis = mediator.mediator._systems.get("redis").store
+    redis = mediator.mediator.systems.get("redis").store
     send, go_on, reached = redis.write, asyncio.Event(), asyncio.Event()
 
     async def late(*args: Any) -> Any:

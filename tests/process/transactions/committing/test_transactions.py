@@ -193,7 +193,7 @@ async def test_an_update_adds_a_part_that_is_lacking(mediator: Service, shop: st
     object_ = await mediator.create(shop, "pairs", unique(), title="t")
     route = await mediator.mediator.data.route(shop, "pairs")
     part = route.fragment_of["hits"]
-    store = mediator.mediator._systems.get(part.system).store
+    store = mediator.mediator.systems.get(part.system).store
     await store.drop(part)
     operators = (OperatorCall("hits", Operator.INC, 4),)
     await run(

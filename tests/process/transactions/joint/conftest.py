@@ -51,7 +51,7 @@ async def half(mediator: Service, pairs: str) -> str:
     id_ = unique()
     await mediator.create(pairs, "pairs", id_, **OLD)
     put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
-    redis: Any = mediator.mediator._systems.get("redis").store
+    redis: Any = mediator.mediator.systems.get("redis").store
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(redis, "write", away)
         with pytest.raises(OutcomeUnknown):

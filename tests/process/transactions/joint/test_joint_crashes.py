@@ -104,7 +104,7 @@ async def test_the_other_system_is_down_and_comes_back(
 ) -> None:
     await all_over(mediator)
     operation = write_of("create", pairs, unique())
-    redis: Any = mediator.mediator._systems.get("redis").store
+    redis: Any = mediator.mediator.systems.get("redis").store
     with monkeypatch.context() as patched:
         patched.setattr(redis, "write", away)
         with pytest.raises(OutcomeUnknown):

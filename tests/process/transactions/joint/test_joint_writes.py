@@ -137,7 +137,7 @@ async def test_objects_older_than_a_group_get_their_fragment_when_it_is_written(
 async def test_a_system_that_carries_no_intents_holds_no_fragment(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = mediator.mediator._systems.get("redis").store
+    store = mediator.mediator.systems.get("redis").store
     monkeypatch.setattr(store, "__class__", type("Plain", (type(store),), {"lock": None}))
     with pytest.raises(Conflict, match="takes no part"):
         await mediator.put_schema({"pairs": PAIRS})

@@ -4,50 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
-from mediator.access.cache import AccessCache, AccessSnapshot, AccessSource
-from mediator.access.keys import ApiKey, NewKey, mint
+from mediator.access.cache import AccessCache, AccessSnapshot
+from mediator.access.keys import ApiKey, mint
 from mediator.access.model import MAX_SUBJECT_LENGTH, OPERATOR, Principal, is_subject, parse_grants
 from mediator.base.clock import Clock
 from mediator.base.errors import Invalid, Location, NotFound
+from mediator.catalogue.tenants import CatalogueTenants
 
-__all__ = ["Tenancy", "TenantStore"]
-
-
-class TenantStore(AccessSource, Protocol):
-    """Stores tenants and keys; every change raises the version that replicas watch."""
-
-    async def put(self, name: str, limits: Mapping[str, Any]) -> None:
-        """Create a tenant, or change its limits."""
-
-    async def remove(self, name: str) -> None:
-        """Remove a tenant that owns nothing, with its keys."""
-
-    async def own(self, tenant: str, database: str) -> None:
-        """Make a tenant the owner of a database."""
-
-    async def disown(self, tenant: str, database: str) -> None:
-        """Take a database from a tenant, which leaves its objects as they are."""
-
-    async def add_key(
-        self, new: NewKey, principal: Principal, label: str, expires: float | None
-    ) -> None:
-        """Store a key."""
-
-    async def revoke(self, tenant: str, id_: str) -> None:
-        """Remove a key."""
+__all__ = ["Tenancy"]
 
 
 class Tenancy:
-    """Tenants and keys of the installation.
+    """Tenants and keys of the installation."""
 
-    Args:
-        store: Stores them.
-        clock: The time.
-    """
-
-    def __init__(self, store: TenantStore, clock: Clock) -> None:
+    def __init__(self, store: CatalogueTenants, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self.cache = AccessCache(store, clock)

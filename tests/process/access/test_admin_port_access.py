@@ -1,0 +1,149 @@
+"""Access to the admin port: its pages, its routes, and the doctor that looks at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.commands.doctor.service import examine_service
+from app.commands.running import key_in
+from tests.process.access.answers import operate
+from tests.process.caching.guarded import Guarded, bearer
+from tests.process.service import unique
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"), [("/data?database={}&class=secrets", "there"), ("/jobs?database={}", "{}")]
+)
+async def test_pages_ask_for_data_with_the_key_that_a_browser_has(
+    running: Guarded, path: str, shown: str
+) -> None:
+    key = (await operate(running))["authorization"].removeprefix("Bearer ")
+    answer = await running.admin.get(path.format(running.database), auth=("anybody", key))
+    assert answer.status_code == 200
+    assert f">{shown.format(running.database)}<" in answer.text
+    assert "Authorization" not in answer.text
+
+
+async def test_the_list_of_schemas_names_the_classes_that_a_key_concerns(
+    running: Guarded,
+) -> None:
+    for grants, classes in (
+        ([f"read:{running.database}/notes"], ["notes"]),
+        ([f"jobs:{running.database}"], ["articles", "notes", "secrets"]),
+    ):
+        headers = bearer(await running.key(*grants))
+        listed = (await running.admin.get("/admin/v1/schemas", headers=headers)).json()["items"]
+        assert [(item["name"], item["classes"]) for item in listed] == [(running.database, classes)]
+
+
+async def test_readiness_tells_nobody_of_classes_and_of_what_systems_said(
+    running: Guarded,
+) -> None:
+    ready = await running.admin.get("/ready")
+    assert ready.status_code == 200
+    assert running.database not in ready.text
+    told = ready.json()
+    assert told["catalogue"] == {"ok": True}
+    assert told["systems"]
+    assert all(system == {"ok": True} for system in told["systems"].values())
+
+
+async def test_a_tenant_that_asks_too_often_is_told_when_to_come_again(running: Guarded) -> None:
+    operator = await operate(running)
+    tenancy = running.container.mediator.tenancy
+    tenant, database = unique("busy"), unique("db")
+    await tenancy.put_tenant(tenant, {"rate": 0.001, "burst": 2})
+    await tenancy.own(tenant, database)
+    reader = bearer(await running.key("read", tenant=tenant))
+    path = f"/v1/{database}/notes/there"
+    statuses = [(await running.data.get(path, headers=reader)).status_code for _ in range(3)]
+    assert statuses == [404, 404, 429]
+    refused = await running.data.get(path, headers=reader)
+    assert int(refused.headers["retry-after"]) > 900
+    assert refused.json()["type"] == "/problems/too-many-requests"
+    other = f"/v1/{running.database}/notes/there"
+    assert (await running.data.get(other, headers=operator)).status_code == 200
+
+
+async def test_the_admin_port_is_kept_from_other_sites(running: Guarded) -> None:
+    operator = await operate(running)
+    path = f"/admin/v1/tenants/{running.owner}"
+    evil = operator | {"origin": "https://evil.example"}
+    refused = await running.admin.put(path, json={}, headers=evil)
+    assert (refused.status_code, refused.json()["type"]) == (403, "/problems/cross-site")
+    assert (await running.admin.get(path, headers=evil)).status_code == 200
+    for answer in (refused, await running.admin.get("/live")):
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+async def test_a_browser_is_asked_for_a_key_and_sends_it_as_a_password(running: Guarded) -> None:
+    page = {"accept": "text/html"}
+    asked = await running.admin.get("/docs", headers=page)
+    assert asked.status_code == 401
+    challenges = asked.headers.get_list("www-authenticate")
+    assert any(challenge.startswith("Basic") for challenge in challenges)
+    key = await running.key("read")
+    shown = await running.admin.get("/docs", headers=page, auth=("me", key))
+    assert shown.status_code == 200
+    data = await running.data.get(f"/v1/{running.database}/notes/there", auth=("me", key))
+    assert data.status_code == 401
+
+
+async def test_a_query_that_names_two_databases_is_the_operators(running: Guarded) -> None:
+    """Else the gate might look at one of them, and the route at the other."""
+    schema = await running.headers("own", "schema")
+    path = f"/admin/v1/sketch?database={running.database}"
+    assert (await running.admin.get(path, headers=schema)).status_code == 200
+    both = f"{path}&database={running.database}"
+    assert (await running.admin.get(both, headers=schema)).status_code == 403
+
+
+async def test_what_a_tenant_asks_of_the_admin_port_is_bounded_too(running: Guarded) -> None:
+    tenant, operator = unique("busy"), await operate(running)
+    limits = {"limits": {"rate": 0.001, "burst": 2}}
+    path = f"/admin/v1/tenants/{tenant}"
+    assert (await running.admin.put(path, json=limits, headers=operator)).is_success
+    busy = bearer(await running.key("admin", tenant=tenant))
+    answers = [await running.admin.get(path, headers=busy) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert int(answers[2].headers["retry-after"]) > 1
+    assert (await running.admin.get("/live", headers=busy)).status_code == 200
+    for _ in range(3):
+        assert (await running.admin.get(path, headers=operator)).status_code == 200
+
+
+async def test_the_doctor_knows_the_data_port_from_the_admin_port(
+    running: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Client(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options, transport=httpx.ASGITransport(running.container.data))
+
+    monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
+    [finding] = await examine_service("http://portolan", 10)
+    assert "not as an admin API" in finding.detail
+
+
+async def test_the_doctor_shows_its_key_to_the_installation(
+    running: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Client(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            transport = httpx.ASGITransport(running.container.admin)
+            super().__init__(**options, transport=transport)
+
+    monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
+    [refused] = await examine_service("http://portolan", 10)
+    assert (refused.fatal, "PORTOLAN_KEY" in refused.remedy) == (True, True)
+    file = tmp_path / "key"
+    file.write_text(f"{await running.key('admin', tenant='operator')}\n")
+    findings = {f.what: f for f in await examine_service("http://portolan", 10, key_in(file))}
+    assert findings[f"objects of {running.database}"].found
+    monkeypatch.setenv("PORTOLAN_KEY", file.read_text().strip())
+    assert key_in(None) == key_in(file)

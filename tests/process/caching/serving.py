@@ -1,0 +1,90 @@
+"""Applications served on loopback, the replies they send, and one address for several."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+
+from app.service.serving import KEPT_S
+
+Message = dict[str, Any]
+App = Callable[..., Awaitable[None]]
+
+
+@dataclass
+class Reply:
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def problem(status: int, slug: str) -> Reply:
+    document = {"type": f"/problems/{slug}", "title": slug, "status": status, "detail": "so it is"}
+    headers = {"content-type": "application/problem+json", "cache-control": "no-store"}
+    return Reply(status, json.dumps(document).encode(), headers)
+
+
+async def send_reply(reply: Reply, send: Any) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+    if reply.status not in {204, 304}:
+        headers.append((b"content-length", str(len(reply.body)).encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+class Door:
+    """One address for whatever application stands behind it.
+
+    Attributes:
+        app: That one.
+        url: The address.
+    """
+
+    app: App
+    url = ""
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals of the tests alone."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def served(app: App) -> AsyncIterator[str]:
+    """Serve an application on loopback; yields its address."""
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_level="error",
+        ws="none",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=KEPT_S,  # else a request may cross the closing of its connection
+    )
+    server = _Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        task = asyncio.create_task(server.serve([listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something that nobody is told of is so."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # a count is waited for, which tells nobody
+            await asyncio.sleep(0.001)

@@ -1,0 +1,193 @@
+"""What goes wrong: broken and lost filters, another generation, views, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sketch.client import (
+    BrokenFilter,
+    CoherentClient,
+    Source,
+    Unavailable,
+    Unreachable,
+)
+from tests.process.caching.coherent_origin import Origin
+from tests.process.caching.serving import served, until
+from tests.process.caching.sketch_clients import connected, title
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]),
+        lambda raw: raw[:-9],
+        lambda raw: b"",
+        lambda raw: raw[:4] + b"\x02" + raw[5:],
+    ],
+    ids=["checksum", "cut", "empty", "version"],
+)
+async def test_after_a_broken_filter_everything_is_revalidated(origin: Origin, damage: Any) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        await origin.write("articles", "a1", {"title": "new"})
+        origin.damage = damage
+        with pytest.raises(BrokenFilter):
+            await client.refresh_filter()
+        assert await title(client) == ("new", Source.ORIGIN)
+        assert origin.asked()[-1].forced
+        origin.damage = bytes
+        await client.refresh_filter()
+        assert await title(client) == ("new", Source.ORIGIN)
+        assert await title(client) == ("new", Source.OWN)
+
+
+async def test_without_filters_reads_revalidate_once_the_last_one_is_too_old(
+    origin: Origin,
+) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        origin.filter_status = 503
+        with pytest.raises(Unavailable):
+            await client.refresh_filter()
+        assert await title(client) == ("old", Source.OWN), "the bound still holds"
+        origin.time.advance(10.1)
+        assert await title(client) == ("old", Source.ORIGIN)
+        for id_ in ("a2", "a3"):
+            await client.get("articles", id_, missing_ok=True)
+            assert origin.asked()[-1].forced
+        await until(lambda: client.statistics.filter_failures == 2)
+        assert len(origin.filters()) == 3, "it is not asked for at every read"
+        origin.filter_status = 200
+        origin.time.advance(5.1)
+        await title(client)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
+        assert await title(client) == ("old", Source.OWN)
+
+
+async def test_a_client_starts_without_a_filter(origin: Origin) -> None:
+    origin.filter_status = 503
+    async with connected(origin, mode="eager", delta_s=1.0) as client:
+        assert await title(client) == ("old", Source.ORIGIN)
+        origin.filter_status = 200
+        origin.time.advance(0.6)
+        await until(lambda: client.statistics.filter_refreshes == 1)
+        await title(client)
+        assert await title(client) == ("old", Source.OWN)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told by the filter", "not told"])
+async def test_another_generation_makes_every_copy_doubtful(origin: Origin, told: bool) -> None:
+    """The sketch was lost, and with it who holds what: a write since then is in no filter."""
+    async with connected(origin) as client:
+        await title(client)
+        origin.begin_anew(fresh=not told)
+        origin.fresh = not told
+        await origin.write("articles", "a1", {"title": "new"})
+        await client.refresh_filter()
+        assert await title(client) == ("new", Source.ORIGIN)
+        assert origin.asked()[-1].forced
+
+
+async def test_another_map_of_groups_makes_every_copy_doubtful(origin: Origin) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        origin.groups = {"articles": {"main": ["text"], "head": ["title"], "hits": ["hits"]}}
+        await origin.write("articles", "a1", {"title": "new"})
+        await client.refresh_filter()
+        assert await title(client) == ("new", Source.ORIGIN)
+
+
+async def test_a_copy_asked_for_before_the_sketch_was_lost_is_doubtful_when_it_comes(
+    origin: Origin,
+) -> None:
+    async with connected(origin) as client:
+        gate = origin.hold("GET", "a1", "read")
+        slow = asyncio.ensure_future(title(client))
+        await gate.reached.wait()
+        origin.begin_anew()
+        await origin.write("articles", "a1", {"title": "new"})
+        await client.refresh_filter()
+        gate.open()
+        assert await slow == ("old", Source.ORIGIN)
+        assert await title(client) == ("new", Source.ORIGIN)
+
+
+async def test_a_copy_confirmed_beside_a_filter_of_another_generation_is_doubtful(
+    origin: Origin,
+) -> None:
+    """Which of the two sketches its answer was reported to is not known."""
+    async with connected(origin) as client:
+        gate = origin.hold("GET", "/sketch")
+        refreshing = asyncio.ensure_future(client.refresh_filter())
+        await gate.reached.wait()
+        await title(client, refresh=True)
+        origin.begin_anew()
+        gate.open()
+        await refreshing
+        assert await title(client) == ("old", Source.OWN), "it is young enough without any filter"
+        await client.refresh_filter()
+        assert await title(client) == ("old", Source.ORIGIN)
+        assert origin.asked()[-1].forced
+
+
+async def test_a_filter_older_than_the_one_before_is_refused(origin: Origin) -> None:
+    """A cache that stores filters and tells no age must not make the bound longer."""
+    async with connected(origin) as client:
+        await title(client)
+        origin.time.advance(5)
+        await client.refresh_filter()
+        origin.set_us -= 5_000_000
+        with pytest.raises(BrokenFilter):
+            await client.refresh_filter()
+
+
+async def test_a_class_that_the_filter_does_not_know_is_read_at_the_origin(origin: Origin) -> None:
+    origin.groups = {"notes": {"main": ["text"]}}
+    async with connected(origin) as client:
+        origin.groups = {"articles": {"main": ["text", "title", "hits"]}}
+        for _ in range(2):
+            assert await title(client) == ("old", Source.ORIGIN)
+            assert origin.asked()[-1].forced
+
+
+async def test_a_views_answer_is_asked_for_again_at_the_systems(origin: Origin) -> None:
+    """What bounds the view's age is the schema: that may be more than this client's bound."""
+    async with connected(origin) as client:
+        origin.extra = {"portolan-staleness": "bound=60, measured=3"}
+        await title(client)
+        origin.extra = {}
+        await client.get("articles", "a1", refresh=True)
+    wishes = [each.headers.get("prefer") for each in origin.asked()]
+    assert wishes == [None, "consistency=strong", "consistency=strong"]
+
+
+async def test_at_least_a_position_is_asked_for_at_the_origin_and_not_kept(
+    origin: Origin,
+) -> None:
+    async with connected(origin) as client:
+        position = (await client.patch("articles", "a1", {"title": "mine"})).position
+        assert position is not None
+        async with connected(origin) as reader:
+            assert await title(reader, at_least=position) == ("mine", Source.ORIGIN)
+            assert await title(reader) == ("mine", Source.ORIGIN)
+        asked = origin.asked()
+        assert asked[-2].headers["prefer"] == "at-least=p1, max-staleness=10.000000"
+        with pytest.raises(ValueError):
+            await client.get("articles", "a1", at_least="p1\r\nX: y")
+
+
+async def test_an_error_at_revalidation_is_an_error(origin: Origin) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        await client.patch("articles", "a1", {"title": "mine"})
+    async with served(origin) as url:
+        lost = CoherentClient(url, "news", clock=origin.time)
+        await lost.refresh_filter()
+        await title(lost)
+    with pytest.raises(Unreachable):
+        await lost.get("articles", "a1", refresh=True)
+    assert await title(lost) == ("mine", Source.OWN)
+    await lost.close()

@@ -1,0 +1,247 @@
+"""The client's own writes, which its reads see."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sketch.client import (
+    NotFound,
+    PreconditionFailed,
+    Source,
+    Unreachable,
+)
+from tests.process.caching.coherent_origin import Origin, SharedCache
+from tests.process.caching.serving import until
+from tests.process.caching.sketch_clients import OLD, connected, title
+
+
+async def test_what_a_write_answers_is_kept_while_it_is_young(origin: Origin) -> None:
+    origin.shows_whole = True
+    async with connected(origin) as client:
+        await client.patch("articles", "a1", {"title": "mine"})
+        origin.time.advance(9)
+        read = await client.get("articles", "a1")
+        assert (read.value, read.source) == (OLD | {"id": "a1", "title": "mine"}, Source.OWN)
+        assert read.etag == origin.tag("articles", "a1")
+        assert not origin.asked()
+        origin.time.advance(2)
+        assert await title(client) == ("mine", Source.ORIGIN)
+    assert origin.asked()[-1].headers["if-none-match"] == read.etag
+
+
+async def test_what_a_write_answers_is_as_old_as_its_request(origin: Origin) -> None:
+    origin.shows_whole = True
+    async with connected(origin) as client:
+        gate = origin.hold("PATCH", "a1", "read")
+        writing = asyncio.ensure_future(client.patch("articles", "a1", {"title": "mine"}))
+        await gate.reached.wait()
+        origin.time.advance(9)
+        gate.open()
+        await writing
+        await origin.write("articles", "a1", {"title": "new"})
+        assert await title(client) == ("mine", Source.OWN)
+        origin.time.advance(1.1)
+        assert await title(client) == ("new", Source.ORIGIN)
+
+
+async def test_of_two_own_writes_the_later_one_is_kept_whichever_is_answered_last(
+    origin: Origin,
+) -> None:
+    origin.shows_whole = True
+    for method in ("PATCH", "PUT"):
+        async with connected(origin) as client:
+            gate = origin.hold(method, "a1")
+            if method == "PATCH":
+                last = client.patch("articles", "a1", {"title": "last"})
+            else:
+                last = client.put("articles", "a1", OLD | {"title": "last"})
+            writing = asyncio.ensure_future(last)
+            await gate.reached.wait()
+            await client.patch("articles", "a1", {"title": "first"})
+            assert await title(client) == ("first", Source.OWN)
+            gate.open()
+            await writing
+            assert await title(client) == ("last", Source.OWN)
+
+
+async def test_what_was_read_beside_an_own_write_is_not_unseen_by_its_answer(
+    origin: Origin,
+) -> None:
+    origin.shows_whole = True
+    door = origin.door
+    assert door is not None
+    async with connected(origin) as client:
+        answered = asyncio.Event()
+
+        async def late(scope: Any, receive: Any, send: Any) -> None:
+            async def held(message: Any) -> None:
+                if scope["method"] == "PATCH":
+                    await answered.wait()
+                await send(message)
+
+            await origin(scope, receive, held)
+
+        door.app = late
+        writing = asyncio.ensure_future(client.patch("articles", "a1", {"title": "mine"}))
+        await until(lambda: origin.objects["articles", "a1"]["title"] == "mine")
+        await origin.write("articles", "a1", {"title": "theirs"})
+        assert await title(client, refresh=True) == ("theirs", Source.ORIGIN)
+        answered.set()
+        await writing
+        assert await title(client) == ("theirs", Source.OWN)
+
+
+async def test_what_was_asked_for_beside_an_own_write_may_know_of_it(origin: Origin) -> None:
+    origin.shows_whole = True
+    async with connected(origin) as client:
+        gate = origin.hold("GET", "a1")
+        slow = asyncio.ensure_future(title(client, refresh=True))
+        await gate.reached.wait()
+        await client.patch("articles", "a1", {"title": "mine"})
+        gate.open()
+        assert await slow == ("mine", Source.ORIGIN)
+        assert await title(client) == ("mine", Source.OWN)
+
+
+async def test_a_class_that_is_not_cached_is_not_kept_by_writing_it_either(
+    origin: Origin,
+) -> None:
+    origin.shows_whole = True
+    origin.groups = {"notes": {"main": ["text"]}}
+    async with connected(origin) as client:
+        origin.groups = {"articles": {"main": ["text", "title", "hits"]}}
+        await client.patch("articles", "a1", {"title": "mine"})
+        assert await title(client) == ("mine", Source.ORIGIN)
+
+
+async def test_a_copy_from_before_an_own_write_is_not_young_enough(origin: Origin) -> None:
+    """Also when the filter knows of the write, and it need not be remembered for its sake."""
+    async with connected(origin, mode="eager") as client:
+        await title(client)
+        origin.time.advance(8)
+        await title(client, refresh=True)
+        await client.patch("articles", "a1", {"title": "mine"})
+        origin.time.advance(1.5)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
+        assert await title(client) == ("mine", Source.ORIGIN)
+
+
+async def test_a_client_sees_its_own_write_before_any_filter_does(origin: Origin) -> None:
+    cache = SharedCache(origin)
+    async with connected(origin, cache) as client:
+        await title(client)
+        written = await client.put("articles", "a1", OLD | {"title": "mine"})
+        assert written.etag == origin.tag("articles", "a1")
+        assert written.position == "p1"
+        assert await title(client) == ("mine", Source.ORIGIN)
+        assert await title(client) == ("mine", Source.OWN), "revalidated after the write"
+
+
+async def test_own_writes_are_remembered_until_a_filter_asked_for_after_them(
+    origin: Origin,
+) -> None:
+    cache = SharedCache(origin)
+    async with connected(origin, cache, cache_bytes=0) as client:
+        await title(client)
+        stale = cache.cached["/v1/news/articles/a1"]
+        gate = origin.hold("GET", "/sketch", "read")
+        refreshing = asyncio.ensure_future(client.refresh_filter())
+        await gate.reached.wait()
+        await client.patch("articles", "a1", {"title": "mine"})
+        gate.open()
+        await refreshing
+        assert (await title(client))[0] == "mine", "that filter is from before the write"
+        cache.cached["/v1/news/articles/a1"] = stale
+        await client.refresh_filter()
+        assert (await title(client))[0] == "mine", "now the filter knows"
+        origin.time.advance(61)
+        await client.refresh_filter()
+        await title(client)
+    assert not origin.asked()[-1].forced
+
+
+async def test_reads_beside_an_own_write_may_come_before_it(origin: Origin) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        gate = origin.hold("PUT", "a1", "read")
+        writing = asyncio.ensure_future(client.put("articles", "a1", OLD | {"title": "mine"}))
+        await gate.reached.wait()
+        assert await title(client) == ("old", Source.OWN)
+        gate.open()
+        await writing
+        assert await title(client) == ("mine", Source.ORIGIN)
+
+
+@pytest.mark.parametrize("told", ["the filter names it", "there is no filter", "it was unsaid"])
+async def test_a_read_after_an_own_write_joins_no_request_from_before_it(
+    origin: Origin, told: str
+) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        if told == "the filter names it":
+            await origin.write("articles", "a1", {"title": "new"})
+            await client.refresh_filter()
+        elif told == "there is no filter":
+            origin.filter_status = 503
+            origin.time.advance(11)
+        else:
+            await origin.write("articles", "a1", {"title": "new"})
+            origin.ttl_s = 0.0
+            await title(client, refresh=True)
+        gate = origin.hold("GET", "a1", "read")
+        slow = asyncio.ensure_future(title(client))
+        await gate.reached.wait()
+        await client.patch("articles", "a1", {"title": "mine"})
+        assert await title(client) == ("mine", Source.ORIGIN)
+        gate.open()
+        await slow
+
+
+async def test_a_write_whose_outcome_is_unknown_is_remembered_too(origin: Origin) -> None:
+    async with connected(origin, timeout_s=0.2) as client:
+        await title(client)
+        gate = origin.hold("PUT", "a1", "arrived")
+        with pytest.raises(Unreachable):
+            await client.put("articles", "a1", OLD | {"title": "mine"})
+        gate.open()
+        await until(lambda: origin.objects["articles", "a1"]["title"] == "mine")
+        assert (await title(client))[0] == "mine"
+
+
+async def test_a_write_to_one_group_leaves_the_others_alone(origin: Origin) -> None:
+    async with connected(origin) as client:
+        await client.get("articles", "a1", fields=["title", "text"])
+        await client.get("articles", "a1", fields="hits")
+        await client.patch("articles", "a1", {"hits": 2}, form="update")
+        read = await client.get("articles", "a1", fields=("text", "title", "text"))
+        assert (read.value, read.source) == ({"id": "a1", "title": "old", "text": "t"}, Source.OWN)
+        hits = await client.get("articles", "a1", fields=["hits"])
+        assert (hits.value, hits.source) == ({"id": "a1", "hits": 2}, Source.ORIGIN)
+    assert origin.asked()[0].path.endswith("/a1?fields=text,title")
+
+
+async def test_a_put_of_some_fields_is_remembered_by_their_groups(origin: Origin) -> None:
+    async with connected(origin) as client:
+        await client.get("articles", "a1", fields=["title"])
+        await client.put("articles", "a1", {"hits": 3}, fields=iter(["hits"]))
+        read = await client.get("articles", "a1", fields=["title"])
+        assert read.source == Source.OWN
+    assert origin.asked("PUT")[0].path.endswith("/a1?fields=hits")
+
+
+async def test_a_created_and_a_deleted_object_are_seen(origin: Origin) -> None:
+    async with connected(origin) as client:
+        missing = await client.get("notes", "n1", missing_ok=True)
+        assert missing.value is None
+        made = await client.post("notes", {"id": "n1", "text": "x"})
+        assert made.location == "/v1/news/notes/n1"
+        read = await client.get("notes", "n1")
+        assert read.value == {"id": "n1", "text": "x"}
+        with pytest.raises(PreconditionFailed):
+            await client.delete("notes", "n1", if_match='"j1.main:9"')
+        await client.delete("notes", "n1", if_match=read.etag)
+        with pytest.raises(NotFound):
+            await client.get("notes", "n1")

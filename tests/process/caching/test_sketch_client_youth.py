@@ -1,0 +1,328 @@
+"""Copies that are young enough, whatever filters name, and their renewal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from sketch.client import (
+    CoherentClient,
+    NotFound,
+    Source,
+)
+from tests.process.caching.coherent_origin import Origin, SharedCache
+from tests.process.caching.serving import until
+from tests.process.caching.sketch_clients import OLD, connected, title
+
+
+async def test_a_copy_younger_than_the_bound_is_used_though_the_filter_names_it(
+    origin: Origin,
+) -> None:
+    async with connected(origin) as client:
+        origin.time.advance(7)
+        assert await title(client, refresh=True) == ("old", Source.ORIGIN)
+        await origin.write("articles", "a1", {"title": "new"})
+        origin.time.advance(4)
+        assert await title(client) == ("old", Source.OWN)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
+        origin.time.advance(5.9)
+        assert await title(client) == ("old", Source.OWN)
+        origin.time.advance(0.2)
+        assert await title(client) == ("new", Source.ORIGIN)
+        assert len(origin.asked()) == 2
+
+
+async def test_what_another_cache_answered_is_as_young_as_the_filter(origin: Origin) -> None:
+    """When it was read is not known, only that it was not outdated when the filter was made."""
+    cache = SharedCache(origin)
+    async with connected(origin, cache) as other:
+        await title(other)
+    async with connected(origin, cache, mode="eager") as client:
+        await client.get("articles", "a2", missing_ok=True)
+        origin.time.advance(8)
+        assert await title(client) == ("old", Source.SHARED)
+        await origin.write("articles", "a1", {"title": "new"})
+        origin.time.advance(1.5)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
+        assert await title(client) == ("old", Source.OWN)
+        origin.time.advance(0.6)
+        assert await title(client) == ("new", Source.ORIGIN)
+
+
+@asynccontextmanager
+async def in_demand(origin: Origin, count: int, reads: int = 2) -> AsyncIterator[CoherentClient]:
+    """Connect eagerly, and read so many objects that the filter names; they will soon be old."""
+    ids = [f"a{number}" for number in range(1, count + 1)]
+    for id_ in ids:
+        origin.objects["articles", id_] = dict(OLD)
+    async with connected(origin, mode="eager") as client:
+        for seconds in (0, 5):
+            await pass_by(origin, seconds)
+        for id_ in ids:
+            await title(client, id_, refresh=True)
+            await origin.write("articles", id_, {"title": "new"})
+        await pass_by(origin, 4)
+        for id_ in reads * ids:
+            assert await title(client, id_) == ("old", Source.OWN)
+        yield client
+
+
+async def read_often(client: CoherentClient, count: int) -> None:
+    """Read objects as often as makes it worth renewing them."""
+    for number in 2 * list(range(1, count + 1)):
+        await title(client, f"a{number}")
+
+
+async def pass_by(origin: Origin, seconds: float) -> None:
+    """Let time pass, until what an eager client does by itself is done."""
+    origin.time.advance(seconds)
+    await until(lambda: len(origin.time.sleepers) == 2)
+
+
+async def test_eagerly_what_is_read_and_grows_old_is_revalidated_before_anybody_waits(
+    origin: Origin,
+) -> None:
+    async with in_demand(origin, 1) as client:
+        gate = origin.hold("GET", "a1")
+        origin.time.advance(2.5)
+        await gate.reached.wait()
+        assert origin.asked()[-1].forced
+        assert await title(client) == ("old", Source.OWN)
+        gate.open()
+        async with asyncio.timeout(20):
+            while await title(client) != ("new", Source.OWN):  # noqa: ASYNC110 - see `until`
+                await asyncio.sleep(0.001)
+        assert len(origin.asked()) == 2
+    assert origin.batches == []
+
+
+async def test_eagerly_many_objects_are_renewed_in_one_request(origin: Origin) -> None:
+    async with in_demand(origin, 7) as client:
+        del origin.objects["articles", "a5"]
+        asked = len(origin.asked())
+        await pass_by(origin, 2.5)
+        assert len(origin.asked()) == asked
+        assert [sorted(batch) for batch in origin.batches] == [[f"a{n}" for n in range(1, 8)]]
+        await pass_by(origin, 5)
+        for number in (1, 2, 3, 4, 6, 7):
+            assert await title(client, f"a{number}") == ("new", Source.OWN)
+        with pytest.raises(NotFound):
+            await title(client, "a5")
+        assert (client.statistics.renewals, client.statistics.renewed) == (1, 6)
+
+
+async def test_what_has_not_changed_is_renewed_by_its_tag(origin: Origin) -> None:
+    async with in_demand(origin, 5) as client:
+        await pass_by(origin, 2.5)
+        await read_often(client, 5)
+        await pass_by(origin, 7)
+        assert client.statistics.renewed == 10
+        assert client.statistics.bytes_received < 5_000
+        await pass_by(origin, 5)
+        assert await title(client) == ("new", Source.OWN)
+
+
+async def test_what_was_read_but_once_is_not_renewed(origin: Origin) -> None:
+    async with in_demand(origin, 5, reads=1) as client:
+        for _ in range(3):
+            await pass_by(origin, 2.5)
+        assert client.statistics.renewals == 0
+
+
+async def test_what_is_read_no_more_is_renewed_no_more(origin: Origin) -> None:
+    async with in_demand(origin, 5) as client:
+        for _ in range(20):
+            await pass_by(origin, 2.5)
+        done = client.statistics.renewals
+        assert 1 <= done <= 5
+        for _ in range(5):
+            await pass_by(origin, 2.5)
+        assert client.statistics.renewals == done
+
+
+async def test_what_has_not_changed_for_long_gets_a_life_again(origin: Origin) -> None:
+    origin.ttl_s = 20.0
+    async with in_demand(origin, 5) as client:
+        while len(origin.asked()) == 5:
+            await pass_by(origin, 1.5)
+            await read_often(client, 5)
+        done = len(origin.batches)
+        assert done > 5
+        assert len(origin.asked()) == 10
+        assert {each.status for each in origin.asked()[5:]} == {304}
+        await pass_by(origin, 9)
+        assert await title(client) == ("new", Source.OWN)
+        await pass_by(origin, 2)
+        assert await title(client) == ("new", Source.OWN), "by the life it got"
+        assert len(origin.batches) == done
+
+
+async def test_an_answer_that_makes_no_sense_ends_nothing(origin: Origin) -> None:
+    async with in_demand(origin, 7) as client:
+        origin.batch_items = 2
+        await pass_by(origin, 2.5)
+        assert (client.statistics.renewals, client.statistics.renewed) == (1, 2)
+        origin.batch_items = None
+        await pass_by(origin, 2)
+        assert (client.statistics.renewals, client.statistics.renewed) == (2, 7)
+
+
+async def test_what_changes_again_and_again_is_asked_for_together(origin: Origin) -> None:
+    """It has no lives then, so that no filter has to name it."""
+    origin.ttl_s = 6.0
+    ids = [f"a{number}" for number in range(1, 6)]
+    async with in_demand(origin, len(ids)) as client:
+        for tick in range(60):
+            await pass_by(origin, 1.5)
+            await read_often(client, len(ids))
+            for id_ in ids if tick % 10 == 0 else ():
+                await origin.write("articles", id_, {"title": f"{tick}"})
+        assert len(origin.asked()) == len(ids)
+        assert client.statistics.renewals > 5
+
+
+async def test_what_is_always_read_afresh_is_not_renewed(origin: Origin) -> None:
+    ids = [f"a{number}" for number in range(1, 6)]
+    for id_ in ids:
+        origin.objects["articles", id_] = dict(OLD)
+    async with connected(origin, mode="eager") as client:
+        for _ in range(10):
+            await pass_by(origin, 1.5)
+            for id_ in ids:
+                await title(client, id_, refresh=True)
+                await origin.write("articles", id_, {"title": "new"})
+        for _ in range(6):
+            await pass_by(origin, 1.5)
+        assert origin.batches == []
+
+
+@asynccontextmanager
+async def renewing(client: CoherentClient, origin: Origin, before: int) -> AsyncIterator[None]:
+    """Hold the answer to a renewal that comes after so many others; the block goes on meanwhile."""
+    for _ in range(before):
+        await pass_by(origin, 2.5)
+        await read_often(client, 5)
+        assert await title(client) == ("new", Source.OWN)
+        await pass_by(origin, 4.5)
+    gate = origin.hold("POST", "/batch", "read")
+    origin.time.advance(2.5)
+    await gate.reached.wait()
+    yield
+    gate.open()
+    await pass_by(origin, 0)
+    assert client.statistics.renewals == before + 1
+
+
+@pytest.mark.parametrize("before", [0, 1])
+async def test_what_was_renewed_is_as_old_as_the_request(origin: Origin, before: int) -> None:
+    async with in_demand(origin, 5) as client:
+        async with renewing(client, origin, before):
+            await origin.write("articles", "a1", {"title": "newest"})
+            origin.time.advance(6)
+        origin.filter_status = 503
+        assert await title(client) == ("new", Source.OWN)
+        origin.time.advance(4.1)
+        assert await title(client) == ("newest", Source.ORIGIN)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a_renewal_that_comes_late_takes_nothing_back(origin: Origin, before: int) -> None:
+    async with in_demand(origin, 5) as client:
+        async with renewing(client, origin, before):
+            await origin.write("articles", "a1", {"title": "newest"})
+            assert await title(client, refresh=True) == ("newest", Source.ORIGIN)
+            await client.patch("articles", "a2", {"title": "mine"})
+        assert (await title(client))[0] == "newest"
+        assert (await title(client, "a2"))[0] == "mine"
+
+
+@pytest.mark.parametrize("fault", [{"batch_status": 503}, {"is_partial": True}])
+async def test_where_nothing_can_be_renewed_readers_revalidate(
+    origin: Origin, fault: dict[str, Any]
+) -> None:
+    async with in_demand(origin, 5) as client:
+        vars(origin).update(fault)
+        await pass_by(origin, 2.5)
+        assert (client.statistics.renewals, client.statistics.renewed) == (1, 0)
+        origin.time.advance(4)
+        assert await title(client) == ("new", Source.ORIGIN)
+
+
+@pytest.mark.parametrize("mode", ["lazy", "eager"])
+async def test_nothing_is_revalidated_ahead_that_may_never_have_to_be(
+    origin: Origin, mode: str
+) -> None:
+    """Lazily, and what the filter does not name."""
+    async with connected(origin, mode=mode) as client:
+        origin.time.advance(1)
+        await title(client, refresh=True)
+        if mode == "lazy":
+            await origin.write("articles", "a1", {"title": "new"})
+        origin.time.advance(9.5)
+        for _ in range(3):
+            assert await title(client) == ("old", Source.OWN)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
+        assert await title(client) == ("old", Source.OWN)
+        assert len(origin.asked()) == 1
+        assert origin.batches == []
+
+
+async def test_a_filter_that_was_asked_for_on_purpose_is_heeded(origin: Origin) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        await origin.write("articles", "a1", {"title": "new"})
+        await client.refresh_filter()
+        origin.time.advance(1)
+        assert await title(client) == ("new", Source.ORIGIN)
+
+
+async def test_without_a_filter_a_young_copy_will_do(origin: Origin) -> None:
+    async with connected(origin) as client:
+        origin.time.advance(9)
+        await title(client, refresh=True)
+        origin.filter_status = 503
+        origin.time.advance(9)
+        assert await title(client) == ("old", Source.OWN)
+        origin.time.advance(2)
+        assert await title(client) == ("old", Source.ORIGIN)
+
+
+async def test_a_copy_confirmed_while_a_write_is_pending_is_shown_while_it_is_young(
+    origin: Origin,
+) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        origin.time.advance(11)
+        gate = origin.hold("PATCH", "a1", "read")
+        writing = asyncio.ensure_future(origin.write("articles", "a1", {"title": "new"}))
+        await gate.reached.wait()
+        assert await title(client) == ("old", Source.ORIGIN)
+        assert origin.asked()[-1].status == 304
+        gate.open()
+        await writing
+        assert await title(client) == ("old", Source.OWN)
+        origin.time.advance(10.1)
+        assert await title(client) == ("new", Source.ORIGIN)
+
+
+async def test_an_answer_that_was_overtaken_by_a_newer_one_is_not_shown_again(
+    origin: Origin,
+) -> None:
+    """Asked for first and read last: it is the later answer that the versions call older."""
+    async with connected(origin) as client:
+        late = origin.hold("GET", "a1")
+        first = asyncio.ensure_future(title(client, refresh=True))
+        await late.reached.wait()
+        early = origin.hold("GET", "a1", "read")
+        second = asyncio.ensure_future(title(client, refresh=True))
+        await early.reached.wait()
+        await origin.write("articles", "a1", {"title": "new"})
+        late.open()
+        assert await first == ("new", Source.ORIGIN)
+        early.open()
+        assert await second == ("old", Source.ORIGIN), "it began before the first had come"
+        assert await title(client) == ("new", Source.OWN)

@@ -1,0 +1,29 @@
+"""Fixtures of the tests of the control plane."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.process.service import Service, service
+
+
+@pytest.fixture
+async def replica(
+    mediator: Service, system_configs: Sequence[SystemConfig], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Service]:
+    """A second mediator on the same catalogue; it finds every system examined already."""
+
+    async def unexpected(store: object) -> Any:
+        raise AssertionError("the findings of the same server version are kept")
+
+    stack = AsyncExitStack()
+    with monkeypatch.context() as patched:
+        patched.setattr("mediator.control.opening.probe", unexpected)
+        started = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
+    async with stack:
+        yield started

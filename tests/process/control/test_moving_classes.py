@@ -1,0 +1,130 @@
+"""Classes that are placed anew while they are written to, and changes that fail on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import (
+    Conflict,
+    DataWouldMove,
+    NotFound,
+    Unavailable,
+)
+from mediator.catalogue.stored_databases import Moment, StoredDatabase
+from mediator.model.operations import Create, Outcome
+from tests.process.control.classes import on
+from tests.process.service import Service, unique
+
+
+async def test_a_write_is_never_lost_to_a_class_that_moves(mediator: Service) -> None:
+    control, data = mediator.mediator.control, mediator.mediator.data
+    name = await mediator.put_schema({"notes": on("redis")})
+    kept: list[str] = []
+    ended = asyncio.Event()
+
+    async def write() -> None:
+        while not ended.is_set():
+            id_ = unique()
+            try:
+                operation = Create(name, "notes", id_, unique(), values={"title": id_})
+                await data.write(operation)
+                kept.append(id_)
+            except Unavailable:
+                await asyncio.sleep(0)
+
+    async def move() -> None:
+        for target in ("mongo", "postgres", "redis") * 2:
+            try:
+                await control.set_schema(name, {"classes": {"notes": on(target)}})
+            except (DataWouldMove, Conflict):
+                break
+        ended.set()
+
+    await asyncio.gather(move(), *(write() for _ in range(4)))
+    for id_ in kept:
+        assert await mediator.values(name, "notes", id_) == {"title": id_}
+
+
+async def test_writes_to_a_class_that_moves_are_held_until_it_has_moved(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await mediator.put_schema({"notes": on("redis"), "rest": on("redis")})
+    catalogue = mediator.mediator.stored_schemas
+    put = catalogue.put
+
+    async def meanwhile(database: Any) -> tuple[Moment, StoredDatabase]:
+        with pytest.raises(Unavailable):
+            await mediator.create(name, "notes", "early", title="t")
+        answers = await mediator.mediator.data.batch(
+            [Create(name, c, "x", unique(), values={"title": "t"}) for c in ("notes", "rest")]
+        )
+        assert [type(answer) for answer in answers] == [Unavailable, Outcome]
+        return await put(database)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalogue, "put", meanwhile)
+        classes = {"notes": on("mongo"), "rest": on("redis")}
+        await mediator.mediator.control.set_schema(name, {"classes": classes})
+    await mediator.create(name, "notes", "late", title="t")
+    assert mediator.systems_of(name, "notes") == ("mongo",)
+
+
+async def test_a_failed_change_lets_writes_go_on(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = mediator.mediator.control
+    name = await mediator.put_schema({"notes": on("redis")})
+    catalogue = mediator.mediator.stored_schemas
+
+    async def lost(database: object) -> int:
+        raise Unavailable("The catalogue does not answer.", system="catalogue")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalogue, "put", lost)
+        with pytest.raises(Unavailable):
+            await control.set_schema(name, {"classes": {"notes": on("mongo")}})
+    await mediator.create(name, "notes", "x", title="t")
+    assert mediator.systems_of(name, "notes") == ("redis",)
+
+
+async def test_a_change_whose_answer_was_lost_is_in_force(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = mediator.mediator.control
+    name = await mediator.put_schema({"notes": on("redis")})
+    catalogue = mediator.mediator.stored_schemas
+    put = catalogue.put
+
+    async def answer_lost(database: Any) -> int:
+        await put(database)
+        raise Unavailable("The catalogue does not answer.", system="catalogue")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalogue, "put", answer_lost)
+        with pytest.raises(Unavailable):
+            await control.set_schema(name, {"classes": {"notes": on("mongo")}})
+    assert mediator.systems_of(name, "notes") == ("mongo",)
+    await mediator.create(name, "notes", "x", title="t")
+
+
+async def test_a_removal_that_was_cut_short_can_be_repeated(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = mediator.mediator.control
+    classes = {"a": on("redis"), "b": on("mongo"), "c": on("postgres")}
+    name = await mediator.put_schema(classes)
+    catalogue = mediator.mediator.stored_schemas
+
+    async def lost(database: object) -> int:
+        raise Unavailable("The catalogue does not answer.", system="catalogue")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalogue, "remove", lost)
+        with pytest.raises(Unavailable):
+            await control.delete_schema(name)
+    await control.delete_schema(name)
+    with pytest.raises(NotFound):
+        await control.schema(name)

@@ -1,0 +1,268 @@
+"""Systems: registered, opened, examined, described and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import (
+    Conflict,
+    NotFound,
+    SchemaInvalid,
+    Unavailable,
+)
+from mediator.control.port import SystemRegistration
+from mediator.stores.kinds import make_store
+from mediator.stores.port import Store, StoreUnavailable, SystemConfig
+from tests.conformance.racy import RacyStore
+from tests.process.control.classes import on
+from tests.process.service import NOWHERE, Service, service, unique
+
+
+async def test_a_system_is_registered_used_and_forgotten(
+    mediator: Service, replica: Service, redis_config: SystemConfig
+) -> None:
+    control = mediator.mediator.control
+    name = unique("redis2")[:30]
+    config = replace(redis_config, name=name, namespace=mediator.configs["redis"].namespace + "b")
+    both = await asyncio.gather(
+        control.register(SystemRegistration(config, metrics={"write_throughput": 1e9})),
+        control.register(SystemRegistration(config)),
+        return_exceptions=True,
+    )
+    assert [type(answer).__name__ for answer in both] == ["dict", "Conflict"]
+    described = await control.system(name)
+    assert {"conditional_updates", "atomic_updates"} <= set(described["capabilities"])
+    database = await mediator.put_schema({"notes": on("redis")})
+    assert mediator.systems_of(database, "notes") == (name,)
+    await replica.mediator.registry.reconnect()
+    await replica.create(database, "notes", "x", title="t")
+    with pytest.raises(Conflict) as caught:
+        await control.unregister(name)
+    assert caught.value.extra["classes"] == [f"{database}.notes"]
+    await control.delete_schema(database)
+    await control.unregister(name)
+    await replica.mediator.registry.reconnect()
+    for plane in (mediator, replica):
+        with pytest.raises(NotFound):
+            await plane.mediator.control.system(name)
+
+
+async def test_systems_keep_the_order_of_the_settings(mediator: Service) -> None:
+    stored = await mediator.mediator.registrations.load()
+    assert [system.name for system in stored][: len(mediator.configs)] == list(mediator.configs)
+
+
+async def test_what_another_replica_said_of_a_system_is_not_forgotten(
+    mediator: Service, replica: Service
+) -> None:
+    """Neither has heard of the other when it speaks."""
+    before = (await mediator.mediator.control.system("redis"))["stated_metrics"]
+    await replica.mediator.registry.reconnect()
+    await mediator.mediator.control.amend("redis", metrics={"write_latency": 0.125})
+    await replica.mediator.control.amend("redis", metrics={"read_availability": 0.5})
+    told = []
+    for plane in (mediator, replica):
+        await plane.mediator.registry.reconnect()
+        told.append((await plane.mediator.control.system("redis"))["stated_metrics"])
+    changed = {name: before.get(name) for name in ("write_latency", "read_availability")}
+    await mediator.mediator.control.amend("redis", metrics=changed)
+    assert told == [{**before, "write_latency": 0.125, "read_availability": 0.5}] * 2
+
+
+async def test_a_system_that_cannot_be_reached_is_refused_without_its_password(
+    mediator: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    urls = {
+        "redis": NOWHERE,
+        "postgresql": "postgresql://me:hush-hush@127.0.0.1:1/x",
+        "mongodb": "mongodb://me:hush-hush@127.0.0.1:1/?serverSelectionTimeoutMS=100",
+    }
+    for kind, url in urls.items():
+        config = SystemConfig(unique("far"), kind, url, deadline_s=1.0)
+        with pytest.raises(Unavailable) as caught:
+            await mediator.mediator.control.register(SystemRegistration(config))
+        told = f"{caught.value} {caught.value.extra} {config!r} {caplog.text}"
+        assert "hush-hush" not in told
+        with pytest.raises(NotFound):
+            await mediator.mediator.control.system(config.name)
+
+
+@pytest.mark.parametrize("url", ["what:hush-hush@", "redis://u:hush-hush@[::1", "", "::hush-hush"])
+@pytest.mark.parametrize("kind", ["redis", "postgresql", "mongodb", "oracle"])
+async def test_a_url_that_is_none_is_refused_without_being_shown(
+    mediator: Service, kind: str, url: str
+) -> None:
+    registration = SystemRegistration(SystemConfig(unique("odd"), kind, url, deadline_s=1.0))
+    with pytest.raises((Unavailable, Conflict, SchemaInvalid.__bases__[0])) as caught:
+        await mediator.mediator.control.register(registration)
+    assert "hush-hush" not in f"{caught.value} {caught.value.extra} {caught.value.locations}"
+
+
+class Closed:
+    """A store whose server is not there yet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.opens = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def open(self) -> None:
+        if not self.opens:
+            raise StoreUnavailable("connection refused")
+        await self._store.open()
+
+
+async def test_a_system_that_is_down_at_the_start_is_opened_later(
+    mediator: Service, system_configs: Sequence[SystemConfig]
+) -> None:
+    name = await mediator.put_schema({"near": on("postgres"), "far": on("redis")})
+    stores: list[Any] = []
+
+    def factory(config: SystemConfig) -> Store:
+        if config.kind != "redis":
+            return make_store(config)
+        store: Any = Closed(make_store(config))
+        store.opens = bool(stores) and stores[0].opens
+        stores.append(store)
+        opened: Store = store
+        return opened
+
+    async with service(system_configs, mediator.catalogue_url, factory=factory) as late:
+        await late.create(name, "near", "x", title="t")
+        with pytest.raises(Unavailable):
+            await late.create(name, "far", "x", title="t")
+        verdict = await late.mediator.control.readiness()
+        assert (verdict["ready"], verdict["degraded"]) == (True, ["redis"])
+        assert f"{name}.far" in verdict["systems"]["redis"]["serves"]
+        assert await late.mediator.control.schema(name)
+        stores[0].opens = True
+        await late.mediator.registry.reconnect()
+        await late.create(name, "far", "x", title="t")
+        assert (await late.mediator.control.readiness())["degraded"] == []
+
+
+class Slow:
+    """A store that is opened when it is let, and that tells whether it is open."""
+
+    def __init__(self, store: Store, let: asyncio.Event) -> None:
+        self._store = store
+        self._let = let
+        self.open_ = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def open(self) -> None:
+        await self._let.wait()
+        await self._store.open()
+        self.open_ = True
+
+    async def close(self) -> None:
+        await self._store.close()
+        self.open_ = False
+
+
+@dataclass
+class Opens:
+    """Makes stores, and lets those of one system be opened only when it is told so."""
+
+    name: str
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    let: asyncio.Event = field(default_factory=asyncio.Event)
+    made: list[Slow] = field(default_factory=list)
+
+    def __call__(self, config: SystemConfig) -> Store:
+        store: Any = make_store(config)
+        if config.name == self.name:
+            store = Slow(store, self.let)
+            self.made.append(store)
+            self.asked.set()
+        opened: Store = store
+        return opened
+
+
+@pytest.fixture
+async def other(mediator: Service, redis_config: SystemConfig) -> AsyncIterator[SystemConfig]:
+    """A system that the other replica registers, forgotten at the end."""
+    namespace = mediator.configs["redis"].namespace + "c"
+    config = replace(redis_config, name=unique("other")[:30], namespace=namespace)
+    yield config
+    for known in await mediator.mediator.control.systems():
+        if known["name"] == config.name:
+            await mediator.mediator.control.unregister(config.name)
+
+
+async def test_two_who_look_for_closed_systems_open_one_store(
+    mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
+) -> None:
+    """The duty that looks for systems may be at it when settings are taken over."""
+    opens = Opens(other.name)
+    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
+        await mediator.mediator.control.register(SystemRegistration(other))
+        registry = late.mediator.registry
+        both = [asyncio.create_task(registry.reconnect()) for _ in range(2)]
+        await opens.asked.wait()
+        opens.let.set()
+        await asyncio.gather(*both)
+        assert [store.open_ for store in opens.made] == [True]
+    assert not opens.made[0].open_
+
+
+async def test_a_system_that_is_forgotten_while_it_is_opened_stays_forgotten(
+    mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
+) -> None:
+    opens = Opens(other.name)
+    control = mediator.mediator.control
+    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
+        await control.register(SystemRegistration(other))
+        opening = asyncio.create_task(late.mediator.registry.reconnect())
+        await opens.asked.wait()
+        await control.unregister(other.name)
+        opens.let.set()
+        await opening
+        assert [store.open_ for store in opens.made] == [False]
+        with pytest.raises(Unavailable):
+            late.mediator.systems.get(other.name)
+        await late.mediator.registry.reconnect()
+        for plane in (mediator, late):
+            assert other.name not in {s["name"] for s in await plane.mediator.control.systems()}
+
+
+async def test_of_two_replicas_that_register_a_name_one_is_refused(
+    mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
+) -> None:
+    opens = Opens(other.name)
+    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
+        both = [
+            asyncio.create_task(late.mediator.control.register(SystemRegistration(other))),
+            asyncio.create_task(mediator.mediator.control.register(SystemRegistration(other))),
+        ]
+        await both[1]
+        opens.let.set()
+        with pytest.raises(Conflict, match="There is a system"):
+            await both[0]
+        # The duty may have heard of the other's meanwhile, and have opened that.
+        assert not opens.made[0].open_
+
+
+async def test_a_store_whose_conditional_writes_race_is_refused(
+    mediator: Service, system_configs: Sequence[SystemConfig]
+) -> None:
+    def factory(config: SystemConfig) -> Store:
+        store = make_store(config)
+        racy: Any = RacyStore(store)
+        return racy if config.name == "racy" else store
+
+    async with service(system_configs, mediator.catalogue_url, factory=factory) as started:
+        config = replace(started.configs["redis"], name="racy")
+        with pytest.raises(Conflict, match="cannot hold data"):
+            await started.mediator.control.register(SystemRegistration(config))
+        with pytest.raises(NotFound):
+            await started.mediator.control.system("racy")

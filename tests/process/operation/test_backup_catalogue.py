@@ -1,0 +1,224 @@
+"""What a backup holds of the catalogue, what caches go by after a restoration, and its commands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import orjson
+import pytest
+
+from app.coherence.caches import Caches, make_caches
+from app.settings.main import CacheSettings
+from mediator.archive.files import MANIFEST, ArchiveInvalid, Manifest
+from mediator.base.errors import MediatorError, NotFound
+from mediator.catalogue import tables
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.rows import KEPT, CatalogueRows
+from mediator.catalogue.runs import CatalogueRuns
+from mediator.catalogue.tables import metadata
+from mediator.changes.feed import PositionGone
+from mediator.changes.position import FeedPosition
+from mediator.model.guard import CacheKey
+from mediator.stores.port import SystemConfig, Write, WriteKind
+from sketch.protocol.port import Partition
+from tests.faults.conditions import eventually
+from tests.process.operation.backups import (
+    SPREAD,
+    Start,
+    back_up,
+    filled,
+    held,
+    lines_of,
+    put,
+    restore,
+    values_of,
+)
+from tests.process.service import (
+    Service,
+    unique,
+)
+
+LEFT = (
+    tables.databases,  # by their schemas
+    tables.systems,  # how to reach them is the settings' to say
+    tables.dropped_databases,  # nothing of them is left where it is restored
+    tables.epoch,
+    tables.schema_changes,
+    tables.access,  # counts on where it is restored
+    tables.transactions,  # resolved, or not in the backup
+    tables.revisions,
+    tables.violations,
+    tables.proposals,  # what scores say there is found out anew
+    tables.replicas,
+    tables.workers,
+)
+"""Tables whose rows are in no backup."""
+
+
+async def test_every_table_of_the_catalogue_is_kept_or_left() -> None:
+    assert {*KEPT, *LEFT} == {*metadata.tables.values()}
+    assert not {*KEPT} & {*LEFT}
+
+
+async def test_rows_of_the_catalogue_come_back_once(
+    installation: Start,
+) -> None:
+    source, target = await installation(), await installation()
+    secret = await source.mediator.registrations.secret("cursors", "first")
+    ids = [uuid4().hex for _ in range(2)]
+    async with AsyncExitStack() as opened:
+        saved, filled = Catalogue(source.catalogue_url), Catalogue(target.catalogue_url)
+        for catalogue in (saved, filled):
+            opened.push_async_callback(catalogue.close)
+        runs = CatalogueRuns(saved)
+        club = await source.put_schema({"things": SPREAD})
+        club_id = source.mediator.data.model.databases[club].id
+        for id_ in ids:
+            await runs.submit(
+                id_, (club, club_id), {"kind": "k"}, dry_run=False, key=None, fingerprint=None
+            )
+        await runs.cancel(club_id, ids[0])
+        told = await CatalogueRows(saved).read()
+        assert [row["row"]["id"] for row in told if row["table"] == "runs"] == [ids[0]]
+        rows = CatalogueRows(filled)
+        told = orjson.loads(orjson.dumps([*told, {"table": "later", "row": {}}]))
+        here = {club: "club_2"}
+        assert [await rows.add(told, here), await rows.add(told, here)] == [2, 0]
+    assert await target.mediator.registrations.secret("cursors", "other") == secret == "first"
+    restored = await target.mediator.runs.find("club_2", ids[0])
+    saved_run = await source.mediator.runs.find(club_id, ids[0])
+    assert restored == replace(saved_run, database_id="club_2")
+
+
+@pytest.fixture
+async def caches(redis_config: SystemConfig) -> AsyncIterator[Caches]:
+    made = make_caches(CacheSettings(sketch="redis", cache_longest_s=60.0), redis_config.url)
+    assert made is not None
+    yield made
+    await made.stop()
+    await made.close()
+
+
+async def test_no_copy_from_before_is_taken_for_fresh(
+    installation: Start,
+    caches: Caches,
+    redis_config: SystemConfig,
+    tmp_path: Path,
+) -> None:
+    own = await installation(guard=caches.guard, coordination_url=redis_config.url)
+    caches.start(own.mediator.orphan_resolver, lambda: own.mediator.data.model)
+    database = await own.put_schema({"things": SPREAD})
+    part = Partition(database, "things")
+    await caches.sketch.create(part)
+    await put(own, database, "kept", title="first")
+    await back_up(own, tmp_path / "b", database)
+    await put(own, database, "kept", title="second")
+    await put(own, database, "newer", title="written after the backup")
+    keys = [str(CacheKey("things", id_, "main")) for id_ in ("kept", "newer")]
+    await caches.leases.release(part, keys)
+    for key in keys:
+        assert (await caches.sketch.report_read(part, [key], 60.0)).ttl_us > 0
+    filter_ = await caches.sketch.snapshot([part])
+    assert own.mediator.changes.subscriptions is not None
+    database_id = own.mediator.data.model.databases[database].id
+    position = await own.mediator.changes.subscriptions.now(database_id)
+    # The systems come back without what they had: nobody is told of that.
+    route = own.mediator.data.model.databases[database].classes["things"]
+    for fragment in route.fragments:
+        store = own.mediator.systems.get(fragment.system).store
+        kind, groups = WriteKind.DELETE, tuple(fragment.groups)
+        await store.write(
+            [Write(fragment, id_, kind, unique("op"), groups) for id_ in ("kept", "newer")]
+        )
+    assert not (await caches.sketch.snapshot([part])).revalidate_all
+    await restore(own, tmp_path / "b", force=True)
+    now = await caches.sketch.snapshot([part])
+    assert now.generation != filter_.generation
+    assert now.revalidate_all, "a copy of what is no more is taken for fresh"
+    assert (await caches.sketch.report_read(part, [keys[0]], 60.0)).ttl_us == 0
+    with pytest.raises(PositionGone):
+        await own.mediator.changes.subscriptions.open(database_id, position)
+    old = Manifest.from_json((tmp_path / "b" / MANIFEST).read_bytes()).databases[database].position
+    assert old is not None
+    with pytest.raises(PositionGone):
+        await own.mediator.changes.subscriptions.open(database_id, FeedPosition.parse(old, "p"))
+    assert await own.values(database, "things", "kept") == {"title": "first"}
+    with pytest.raises(NotFound):
+        await own.get(database, "things", "newer")
+
+
+def command(of: Service, *words: str) -> Awaitable[asyncio.subprocess.Process]:
+    told = ("name", "kind", "url", "namespace", "deadline_s")
+    systems = [{name: getattr(c, name) for name in told} for c in of.configs.values()]
+    settings = {
+        "PORTOLAN_CATALOGUE_URL": of.catalogue_url,
+        "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
+        "PORTOLAN_SKETCH": "off",
+    }
+    return asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from app.cli import main; main()", *words),
+        env={**os.environ, **settings},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+
+
+async def done(of: Service, *words: str) -> str:
+    process = await command(of, *words)
+    output = (await process.communicate())[0].decode()
+    assert process.returncode == 0, output
+    return output
+
+
+async def test_a_backup_that_is_killed_is_none(mediator: Service, tmp_path: Path) -> None:
+    own = mediator
+    database = await filled(own, 600)
+    directory = tmp_path / "b"
+    process = await command(own, "backup", str(directory), "--database", database)
+
+    async def begun() -> bool:
+        return await asyncio.to_thread((directory / database / "things.ndjson.gz").exists)
+
+    await eventually(begun)
+    process.kill()
+    await process.communicate()
+    if not (directory / MANIFEST).exists():  # it may have been faster than the signal
+        with pytest.raises(ArchiveInvalid, match="no backup"):
+            await restore(own, directory, force=True)
+    assert "600 objects" in await done(
+        own, "backup", str(tmp_path / "again"), "--database", database
+    )
+
+
+async def test_a_restoration_that_is_killed_is_begun_again(
+    mediator: Service, installation: Start, tmp_path: Path
+) -> None:
+    source, target = mediator, await installation()
+    database = await filled(source, 600)
+    await back_up(source, tmp_path / "b", database)
+    process = await command(target, "restore", str(tmp_path / "b"))
+
+    async def some() -> bool:
+        try:
+            return bool(await held(target, database, "things"))
+        except MediatorError:
+            return False
+
+    await eventually(some)
+    process.kill()
+    await process.communicate()
+    output = await done(target, "restore", str(tmp_path / "b"), "--force")
+    assert "objects put: 600" in output
+    saved = lines_of(tmp_path / "b", database, "things")
+
+    async def whole() -> bool:
+        return values_of(await held(target, database, "things")) == values_of(saved)
+
+    await eventually(whole)

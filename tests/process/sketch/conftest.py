@@ -1,0 +1,40 @@
+"""Worlds of both server sketches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from sketch.filter.shape import FilterShape
+from sketch.protocol.port import SketchLimits
+from tests.process.sketch.server_sketches import LIMITS, Make
+from tests.process.sketch.sketches import PARTITION, SHAPE, World, memory_world, redis_world
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def make(request: pytest.FixtureRequest, redis_config: SystemConfig) -> AsyncIterator[Make]:
+    """Makes worlds whose part is there already, unless told otherwise."""
+    made: list[World] = []
+
+    async def of(
+        limits: SketchLimits = LIMITS, *, created: bool = True, shape: FilterShape = SHAPE
+    ) -> World:
+        if request.param == "memory":
+            world = await memory_world(limits, shape)
+        else:
+            world = await redis_world(redis_config.url, limits, shape)
+        made.append(world)
+        if created:
+            await world.sketch.create(PARTITION)
+        return world
+
+    yield of
+    for world in made:
+        await world.close()
+
+
+@pytest.fixture
+async def world(make: Make) -> World:
+    return await make()

@@ -1,0 +1,100 @@
+"""The purges that both server sketches keep."""
+
+from __future__ import annotations
+
+from sketch.protocol.port import Partition, SketchLimits
+from tests.process.sketch.server_sketches import (
+    A,
+    B,
+    Make,
+    cached,
+    written,
+)
+from tests.process.sketch.sketches import (
+    PARTITION,
+    World,
+)
+
+
+async def test_purges_are_due_at_the_end_and_again(world: World) -> None:
+    await cached(world, A, B)
+    await world.sketch.begin(PARTITION, [A], "t")
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+    await world.sketch.end(PARTITION, "t", {})
+    await world.advance(0.001)
+    taken = await world.sketch.take_purges([PARTITION], 10)
+    assert [(purge.partition, purge.key) for purge in taken] == [(PARTITION, A)]
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+    await world.sketch.acknowledge_purges(taken)
+    await world.advance(7.999)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+    await world.advance(2.0)
+    again = await world.sketch.take_purges([PARTITION], 10)
+    assert [purge.key for purge in again] == [A]
+    await world.sketch.acknowledge_purges(again)
+    await world.advance(100.0)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+
+
+async def test_a_repeated_purge_is_not_put_off_by_later_writes(world: World) -> None:
+    await cached(world, A, ttl_s=100.0)
+    await written(world, A)
+    await world.advance(4.0)
+    await written(world, A)
+    await world.advance(0.001)
+    await world.sketch.acknowledge_purges(await world.sketch.take_purges([PARTITION], 10))
+    await world.advance(6.0)  # the first write's again is due from 8 to 10 seconds after it
+    first = await world.sketch.take_purges([PARTITION], 10)
+    assert [purge.key for purge in first] == [A]
+    await world.sketch.acknowledge_purges(first)
+    await world.advance(4.0)
+    assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [A]
+
+
+async def test_purges_that_are_not_done_are_given_out_again(world: World) -> None:
+    await cached(world, A)
+    await written(world, A)
+    await world.advance(0.001)
+    first = await world.sketch.take_purges([PARTITION], 10)
+    await world.advance(10.0)
+    second = await world.sketch.take_purges([PARTITION], 10)
+    assert [p.key for p in second] == [A]
+    await world.sketch.acknowledge_purges(second)
+    await world.sketch.acknowledge_purges(first)
+    await world.advance(100.0)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+
+
+async def test_a_confirmation_does_not_settle_what_came_later(world: World) -> None:
+    await cached(world, A)
+    await written(world, A)
+    await world.advance(0.001)
+    first = await world.sketch.take_purges([PARTITION], 10)
+    await written(world, A)
+    await world.sketch.acknowledge_purges(first)
+    await world.advance(0.001)
+    assert [p.key for p in await world.sketch.take_purges([PARTITION], 10)] == [A]
+
+
+async def test_purges_of_many_parts_come_up_to_the_limit(world: World) -> None:
+    partitions = [Partition("news", f"c{n}") for n in range(5)]
+    for partition in partitions:
+        await world.sketch.create(partition)
+    for partition in partitions[3:]:
+        keys = [f"k{n}" for n in range(6)]
+        await world.sketch.report_read(partition, keys, 10.0)
+        await world.sketch.begin(partition, keys, "t")
+        await world.sketch.end(partition, "t", {})
+    await world.advance(0.001)
+    sizes = [len(await world.sketch.take_purges(partitions, limit)) for limit in (1, 8, 100)]
+    assert sum(sizes) == 12
+    assert sizes[0] == 1
+    assert sizes[1] == 8
+
+
+async def test_without_proxies_no_purges_are_kept(make: Make) -> None:
+    world = await make(SketchLimits(purge_again_s=None))
+    await cached(world, A)
+    await written(world, A)
+    await world.advance(1.0)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
