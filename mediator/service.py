@@ -185,10 +185,10 @@ class Mediator:
             calls.acknowledging = LeasedAcknowledging(writers, self._model)
             followed = (shared.feed, shared.leases, writers)
             materialised = ViewContext(
-                calls,
                 shared.feed,
                 shared.view_state,
                 shared.leases,
+                calls,
                 self._watermarks,
                 self._model,
                 self.replica,
@@ -269,7 +269,7 @@ class Mediator:
         return [
             PeriodicTask("renew presence", 2.0, self._presence.hold),
             PeriodicTask("confirm routing model", 1.0, self.membership.renew),
-            PeriodicTask("recover transactions", 1.0, self.transactions.recover),
+            PeriodicTask("recover transactions", 1.0, self.transactions.resolver.recover),
             PeriodicTask("share metrics", 5.0, self.share_metrics),
             PeriodicTask("sample utilisation", SAMPLED_EVERY_S, self._advisor.sample),
             PeriodicTask("evaluate placements", 5.0, evaluate),
@@ -304,13 +304,13 @@ class Mediator:
             await self._presence.hold()
             await self.membership.renew()
             await self.changes.register()
-            await self.transactions.recover()
+            await self.transactions.resolver.recover()
         self.scheduler.start()
 
     async def stop(self) -> None:
         """Stop the periodic tasks and release every connection."""
         await self.scheduler.stop()
-        await self.transactions.close()
+        await self.transactions.resolver.close()
         await self.views.close()
         await self.changes.close()
         if self.coordination is not None:
@@ -334,7 +334,7 @@ class Mediator:
         self._advisor.merge(others)
 
     async def _reap(self) -> None:
-        await self.transactions.reap(REAPED_AT_ONCE)
+        await self.transactions.log.reap(REAPED_AT_ONCE)
         for guarded in self.systems:
             if isinstance(guarded.store, Reapable):
                 await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))

@@ -68,13 +68,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """Changes of one database that a relay has read of a log.
+    """Changes of one database that a relay has read of a log, in its order.
 
     Attributes:
         source: The log.
         after: The position from which it was read: all up to it must have been appended before.
         upto: The position up to which it was read.
-        entries: The changes, each with its position; in the order of the log.
+        entries: The changes, each with its position.
     """
 
     source: Source
@@ -87,10 +87,7 @@ class LogBatch:
 class WriterProgress:
     """What one replica has appended of the changes that waited in a system's records.
 
-    Attributes:
-        system: The system.
-        replica: The replica.
-        appends: How often it has appended to the feed of each database.
+    `appends` is how often it has appended to the feed of each database.
     """
 
     system: str
@@ -126,15 +123,10 @@ class Feed(Protocol):
     ) -> int:
         """Append the changes after the cursors and move them, all in one step.
 
-        It may be sent twice: changes before the cursors are left out.
-
-        Args:
-            database: The database.
-            batches: Of at least one log, all of one system. Those without entries only compare and
-                move their cursors.
-            lease: The relay's.
-            until_tick: Published in the same step: the feed then has every change of the system
-                acknowledged before this tick. None: that is not known.
+        It may be sent twice: changes before the cursors are left out. The batches are of one
+        system; those without entries only compare and move their cursors. `until_tick` is published
+        in the same step: the feed then has every change of the system acknowledged before this
+        tick. None: that is not known.
 
         Returns:
             How many changes were new.
@@ -149,9 +141,7 @@ class Feed(Protocol):
     ) -> int:
         """Append changes, in order, whose version is above the last one of their group.
 
-        Args:
-            changes: The changes.
-            progress: Of the replica that appends them; updated.
+        The `progress` of the replica that appends them is updated.
 
         Raises:
             FeedRolledBack: The feed lacks earlier changes of the replica; nothing was done for the
@@ -182,12 +172,8 @@ class Feed(Protocol):
     async def retire(self, database: str, system: str, published: Mapping[str, int]) -> None:
         """Remove replicas that are not registered any more, after a sweep of what they wrote.
 
-        One that has registered again, or published anything else, stays.
-
-        Args:
-            database: The database.
-            system: The system.
-            published: Their progress before the sweep began (`published_progress`).
+        Their `published_progress` of before the sweep is given: one that has registered again, or
+        published anything else since, stays.
         """
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:

@@ -54,11 +54,7 @@ class LogCursors:
         return True
 
     def forget(self, *, reached: bool = False) -> None:
-        """Load again the next time: the feed may have lost changes.
-
-        Args:
-            reached: Whether that is known, and was reported.
-        """
+        """Load again the next time: the feed may have lost changes; `reached`: it is known to."""
         self._databases = None
         self._read = {}
         if reached:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
+from mediator.base.concurrency import concurrently
 from mediator.base.lease import Lease
 from mediator.changes.feed import Feed, LogBatch, Source
 from mediator.changes.log_cursors import LogCursors
@@ -27,8 +28,6 @@ _BATCH: Final = 1_000
 """Entries read of a log at once, and appended by one script, which blocks its server."""
 
 _HORIZONS: Final = 64
-
-_T = TypeVar("_T")
 
 
 @runtime_checkable
@@ -129,7 +128,9 @@ class LogRelay:
         which entries are missing.
         """
         trimmable = self._trimmable.items()
-        return sum(await _all(self._store.trim(log, upto, KEEP_S) for log, upto in trimmable))
+        return sum(
+            await concurrently(self._store.trim(log, upto, KEEP_S) for log, upto in trimmable)
+        )
 
     async def _missing(self) -> tuple[str, ...]:
         missing = []
@@ -158,10 +159,7 @@ class LogRelay:
     ) -> int:
         """Append to each database its changes, and publish progress where that is due.
 
-        Args:
-            databases: Those that have a fragment on the system.
-            entries: By log.
-            until_tick: Up to when they are complete; 0 if they are not.
+        The entries, by log, are complete up to `until_tick`; 0: they are not.
         """
         changes = _by_database(entries)
         await self._create_cursors(changes)
@@ -229,7 +227,7 @@ class LogRelay:
     async def _read_all(self) -> dict[str, list[LogEntry]]:
         """Read each log, unless no database has a fragment on the system."""
         logs = [log for log in self._logs if self._cursors.of(log)]
-        batches = await _all(self._read(log, self._cursors.start(log)) for log in logs)
+        batches = await concurrently(self._read(log, self._cursors.start(log)) for log in logs)
         return dict(zip(logs, batches, strict=True))
 
     async def _read(self, log: str, after: str) -> list[LogEntry]:
@@ -254,15 +252,6 @@ class LogRelay:
             return fragment
 
         return find
-
-
-async def _all(tasks: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """Await all of them even if one fails: none may run beside the next relay."""
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]
 
 
 def _requests(batches: Sequence[LogBatch]) -> Iterator[tuple[Sequence[LogBatch], bool]]:

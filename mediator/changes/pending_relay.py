@@ -49,13 +49,8 @@ class PendingRelay:
 
     A call that fails has lost nothing: the next one does the rest.
 
-    Args:
-        store: The store.
-        append: Appends changes to the feed.
-        fragment_of: Finds the fragment of a class on the store.
-        clock: The time, for sweeps.
-        on_inconsistent: Called with records whose changes do not lead to their values.
-        on_acknowledged: Called with changes that were acknowledged.
+    `on_inconsistent` receives records whose changes do not lead to their values, `on_acknowledged`
+    changes that were acknowledged.
     """
 
     def __init__(

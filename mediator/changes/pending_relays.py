@@ -27,10 +27,7 @@ log = logging.getLogger(__name__)
 class PendingRelays:
     """Relays what this process has written, store by store, and publishes its progress.
 
-    Args:
-        context: What all relays need.
-        feed: The feeds, with the registration of this replica; None: there are none, and changes
-            are dropped.
+    `feed` are the feeds, with the registration of this replica; without them changes are dropped.
     """
 
     def __init__(self, context: RelayContext, feed: tuple[Feed, Writers] | None) -> None:

@@ -40,15 +40,7 @@ class FeedPosition:
 
     @classmethod
     def parse(cls, text: str, name: str) -> Self:
-        """Parse a position of a client.
-
-        Args:
-            text: The position.
-            name: The name of the parameter.
-
-        Raises:
-            Invalid: It is none.
-        """
+        """Parse a position of a client; raises `Invalid` with the name of the parameter."""
         match = _FORM.fullmatch(_decoded(text)) if len(text) <= _MAX_LENGTH else None
         if match is None:
             locations = [Location(name, "must be a position that the feed has given")]

@@ -58,15 +58,7 @@ class SystemRoutes:
 
 @dataclass(frozen=True, slots=True)
 class RelayContext:
-    """What all relays of a replica need.
-
-    Attributes:
-        systems: The opened systems.
-        routes: Returns the routes of a system.
-        replica: Name of this replica.
-        observe: Called with each event.
-        clock: The time.
-    """
+    """What all relays of a replica need; `routes` returns those of a system."""
 
     systems: Systems
     routes: Callable[[str], SystemRoutes]

@@ -27,15 +27,9 @@ __all__ = ["ChangeService"]
 class ChangeService:
     """The relays, the subscriptions, and what is measured of them.
 
-    Args:
-        systems: The opened systems.
-        model: Returns the routing model in force.
-        refresh: Looks for a newer one.
-        feed: The feeds, the leases, and this replica's registration as a writer; None: there are
-            none, and changes are dropped.
-        replica: Name of this replica.
-        observe: Called with each event.
-        clock: The time.
+    `model` returns the routing model in force, `refresh` looks for a newer one. `feed` are the
+    feeds, the leases, and this replica's registration as a writer; without them changes are
+    dropped.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from mediator.base.errors import MediatorError
@@ -201,7 +201,7 @@ class Subscription:
             for partition, id_ in enumerate(self.position.ids)
         ]
         events = [event for events in await asyncio.gather(*reads) for event in events]
-        return sorted(events, key=_age)[:limit]
+        return sorted(events, key=lambda event: order_of(event.id))[:limit]
 
     def _after_position(self, events: Sequence[Event]) -> list[tuple[Event, FeedPosition]]:
         result = []
@@ -210,10 +210,6 @@ class Subscription:
                 self.position = self.position.advanced(event.partition, event.id)
                 result.append((event, self.position))
         return result
-
-
-def _age(event: Event) -> tuple[int, int]:
-    return order_of(event.id)
 
 
 class Subscriptions:
@@ -255,14 +251,17 @@ class Subscriptions:
 
     async def now(self, database: str) -> FeedPosition:
         """Return the position after all changes of a feed."""
-        generation = await self._feed.generation(database)
-        ids = [await self._feed.last(database, partition) for partition in range(PARTITIONS)]
-        return FeedPosition(generation, tuple(ids))
+        return await self._position(database, self._feed.last)
 
     async def beginning(self, database: str) -> FeedPosition:
         """Return the position before all changes that a feed keeps."""
+        return await self._position(database, self._feed.oldest)
+
+    async def _position(
+        self, database: str, end: Callable[[str, int], Awaitable[str]]
+    ) -> FeedPosition:
         generation = await self._feed.generation(database)
-        ids = [await self._feed.oldest(database, partition) for partition in range(PARTITIONS)]
+        ids = [await end(database, partition) for partition in range(PARTITIONS)]
         return FeedPosition(generation, tuple(ids))
 
     def end(self) -> None:

@@ -5,7 +5,7 @@ it. So it registers first, and then acknowledges such writes only while it holds
 others the feed is complete only up to where every registered replica has appended its own changes
 (docs/materialised-views.md, "Who may acknowledge").
 
-No time of two machines is compared. The holder counts its lease from before it asked for it, the
+No time of two machines is compared. The holder counts its lease from before it requested it, the
 others count from after they have seen its token first, each by its own monotonic clock: once they
 have seen no other for longer than a lease, it has expired. They then revoke the registration, in a
 step that compares the token, and look for what the replica wrote. A replica without its

@@ -41,14 +41,10 @@ def identity(account: Account | None) -> dict[str, Any]:
 
 
 def unprivileged_account(directory: Path) -> Account | None:
-    """Return the account that a server should run as.
+    """Return the account that a server should run as; None: we are not root, and run it ourselves.
 
-    Args:
-        directory: The server's directory. If it exists and its owner is not root, that
-            owner is taken, so that a restart can read its files.
-
-    Returns:
-        The account, or None when we are not root and run servers as ourselves.
+    The owner of the server's directory is taken if it is there and not root's, so that a restart
+    can read its files.
     """
     if os.geteuid() != 0:
         return None
@@ -104,13 +100,9 @@ def accessible_directory(directory: Path, account: Account | None, kind: Kind) -
     where they are closed (as the home of root is) the files go below `/var/lib/portolan`, and
     a file `elsewhere` in the directory says where.
 
-    Args:
-        directory: Where the files should be: a directory inside the data directory.
-        account: The unprivileged account; None means that we run servers as ourselves.
-        kind: The database, for messages.
-
     Returns:
-        `directory`, or its stand-in, existing and private to the account.
+        `directory` (inside the data directory), or its stand-in, existing and private to the
+        account.
 
     Raises:
         EmbeddedStartError: The account can enter neither directory.

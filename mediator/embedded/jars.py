@@ -42,7 +42,8 @@ def fetch_jars() -> Path:
     Raises:
         ServerUnavailable: They are not there and cannot be made, with the reason.
     """
-    directory = _cache() / "jars" / VERSION
+    cache = os.environ.get("PORTOLAN_CACHE")
+    directory = (Path(cache) if cache else Path.home() / ".cache" / "portolan") / "jars" / VERSION
     if not _is_complete(directory):
         _fetch_into(directory)
     if not _classes(directory).exists():
@@ -51,21 +52,12 @@ def fetch_jars() -> Path:
 
 
 def class_path(directory: Path) -> str:
-    """The Java class path of the launcher.
-
-    Args:
-        directory: What `fetch_jars` returned.
-    """
+    """Return the Java class path of the launcher, for the directory that `fetch_jars` returned."""
     return os.pathsep.join([str(_classes(directory)), _jars(directory)])
 
 
 def _jars(directory: Path) -> str:
     return os.pathsep.join(str(directory / jar) for jar in _pinned())
-
-
-def _cache() -> Path:
-    cache = os.environ.get("PORTOLAN_CACHE")
-    return Path(cache) if cache else Path.home() / ".cache" / "portolan"
 
 
 def _pinned() -> dict[str, str]:
@@ -143,13 +135,8 @@ def _unavailable(reason: str) -> ServerUnavailable:
     return ServerUnavailable("mongodb", reason, REMEDY)
 
 
-def _main() -> None:
-    """Fetch ahead of time; a missing program is reported and is not an error."""
+if __name__ == "__main__":
     try:
         fetch_jars()
-    except ServerUnavailable as missing:
+    except ServerUnavailable as missing:  # ahead of time, that is no error
         sys.stderr.write(f"{missing}\n")
-
-
-if __name__ == "__main__":
-    _main()

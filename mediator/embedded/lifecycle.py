@@ -23,9 +23,7 @@ __all__ = ["OwnedServer"]
 class OwnedServer(EmbeddedServer):
     """A server in one directory; subclasses say how to run and how to ping it.
 
-    Args:
-        directory: The directory, for data, log and socket; created on the first start.
-        durability: What a crash may lose.
+    The directory is for data, log and socket; the first start creates it.
     """
 
     socket_name: ClassVar[str]

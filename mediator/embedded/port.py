@@ -26,10 +26,8 @@ class Endpoint:
     """A server that runs and has replied.
 
     Attributes:
-        kind: The kind of database.
         url: How a driver reaches it; may hold a password, so it is not for logs.
         server: The program, for example `valkey-server`.
-        version: That program's version.
         durability_s: The most recent writes that a crash may lose, in seconds.
         notes: What an operator should know, one sentence each.
     """

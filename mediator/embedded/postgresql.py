@@ -105,11 +105,9 @@ def _initialise(cluster: Path, programs: Path, account: Account | None) -> None:
 class EmbeddedPostgres(OwnedServer):
     """An embedded PostgreSQL cluster.
 
-    Args:
-        directory: Where the cluster, log and socket are. If we are root, the server runs under
-            an unprivileged account, and its files may have to go elsewhere (a note says so).
-        durability: `second` commits asynchronously by default, `full` synchronously. A session
-            can set `synchronous_commit` for itself.
+    If we are root, the server runs under an unprivileged account, and its files may have to go
+    elsewhere (a note says so). `second` commits asynchronously by default, `full` synchronously; a
+    session can set `synchronous_commit` for itself.
     """
 
     kind: ClassVar[Kind] = "postgresql"

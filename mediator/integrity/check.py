@@ -79,13 +79,7 @@ class IntegrityReport:
 
 
 class Integrity:
-    """Compares the objects of systems with the changes of the feed.
-
-    Args:
-        plane: Reads objects.
-        feed: The feeds; None: there are none, and nothing can be compared.
-        clock: The time.
-    """
+    """Compares the objects of systems with the changes of the feed; nothing without a feed."""
 
     def __init__(self, plane: DataPlane, feed: Feed | None, clock: Clock) -> None:
         self._plane = plane
@@ -93,11 +87,7 @@ class Integrity:
         self._clock = clock
 
     async def check(self, database: str, most: int) -> IntegrityReport:
-        """Check a database.
-
-        Args:
-            database: The database.
-            most: Objects compared at most.
+        """Check a database, `most` objects of it at most.
 
         Raises:
             NotFound: There is no such database.
@@ -182,8 +172,7 @@ class _Check:
         self._histories.setdefault(key, {}).setdefault(change.group, GroupHistory()).add(change)
 
     async def _compare(self, keys: Sequence[_Key]) -> list[Mismatch]:
-        found = await self._read_all(keys)
-        pairs = zip(keys, found, strict=True)
+        pairs = zip(keys, await self._read_all(keys), strict=True)
         return [m for key, outcome in pairs for m in self._mismatches(*key, outcome)]
 
     def _mismatches(self, class_name: str, id_: str, outcome: Outcome | None) -> list[Mismatch]:
@@ -212,28 +201,23 @@ class _Check:
             async for page in pages(self._plane, self._database, name):
                 found += [m for outcome in page for m in self._unrecorded(name, outcome)]
                 seen += len(page)
-                self._report.older += sum(self._is_older(name, o) for o in page)
+                keys = [(name, outcome.id) for outcome in page]
+                known = [key in self._histories or key in self._ignored for key in keys]
+                self._report.older += known.count(False)
                 if seen >= self._most:
                     break
         return found
 
-    def _is_older(self, name: str, outcome: Outcome) -> bool:
-        key = (name, outcome.id)
-        return key not in self._histories and key not in self._ignored
-
     def _unrecorded(self, name: str, outcome: Outcome) -> list[Mismatch]:
         key = (name, outcome.id)
         since = self._since.get(partition_of(name, outcome.id))
+        if since is None or key in self._ignored:
+            return []
         histories = self._histories.get(key, {})
-        if key in self._ignored:
-            return []
-        lacking = [g for g, v in outcome.versions.items() if v is not None and g not in histories]
-        if since is None:
-            return []
         return [
             Mismatch(name, outcome.id, group, MismatchKind.UNRECORDED)
-            for group in lacking
-            if (outcome.versions[group] or 0) > since
+            for group, version in outcome.versions.items()
+            if group not in histories and (version or 0) > since
         ]
 
     async def _confirm(self, keys: Sequence[_Key]) -> list[Mismatch]:
@@ -244,11 +228,14 @@ class _Check:
             found = await self._read_all(keys)
             await self._wait_for_feed()
             await self._follow()
-            triples = list(zip(keys, before, found, strict=True))
-            for key, versions, outcome in triples:
-                if self._versions(key) == versions:
-                    wrong += self._all_wrong(key, outcome)
-            keys = [key for key, versions, _ in triples if self._versions(key) != versions]
+            written: list[_Key] = []
+            for key, versions, outcome in zip(keys, before, found, strict=True):
+                if self._versions(key) != versions:
+                    written.append(key)
+                    continue
+                wrong += self._mismatches(*key, outcome)
+                wrong += self._unrecorded(key[0], outcome) if outcome else []
+            keys = written
             if not keys:
                 break
         return wrong
@@ -262,10 +249,6 @@ class _Check:
             for chunk in _chunks(keys)
             for outcome in await asyncio.gather(*(self._read_object(*key) for key in chunk))
         ]
-
-    def _all_wrong(self, key: _Key, outcome: Outcome | None) -> list[Mismatch]:
-        unrecorded = self._unrecorded(key[0], outcome) if outcome else []
-        return [*self._mismatches(*key, outcome), *unrecorded]
 
     async def _wait_for_feed(self) -> None:
         """Wait until the feed has everything acknowledged by now."""

@@ -107,15 +107,10 @@ def compare(
     history: GroupHistory,
     found: tuple[Outcome, Mapping[str, Any]] | None,
 ) -> Mismatch | None:
-    """Compare a group with its history.
+    """Compare a group, given with its fields, with its history.
 
-    Args:
-        class_name: The class.
-        id_: The object.
-        group: The group, with its fields.
-        history: Its history.
-        found: The object as its systems hold it, and its values in their JSON form; None: it is
-            not there.
+    `found` is the object as its systems hold it, with its values in their JSON form; None: it is
+    not there.
     """
     name, fields = group
     version = found[0].versions.get(name) if found else None

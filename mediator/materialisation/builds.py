@@ -31,15 +31,7 @@ MAX_PAUSE_S: Final = 30.0
 
 
 class Build:
-    """A build under way.
-
-    Attributes:
-        token: Its id.
-        class_name: The class.
-        done: Objects processed so far.
-        total: About how many there were when it began.
-        result: Of copying, so far.
-    """
+    """A build under way: of about `total` objects, `done` are processed."""
 
     def __init__(self, copier: Copier, route: ClassRoute, partition: int) -> None:
         self.token = uuid4().hex

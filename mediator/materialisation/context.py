@@ -17,23 +17,15 @@ __all__ = ["ViewContext", "copied_classes", "databases_with_view"]
 
 @dataclass(frozen=True, slots=True)
 class ViewContext:
-    """What view maintenance needs of its replica.
+    """What view maintenance needs of its replica; the first three replicas share.
 
-    Attributes:
-        calls: Sends store calls.
-        feed: The feeds of all databases.
-        state: The states of the copies, shared by all replicas.
-        leases: Leases among replicas.
-        watermarks: Updated for reads of this replica.
-        model: Returns the routing model in force.
-        replica: Name of this replica.
-        clock: The time.
+    The watermarks are updated for reads of this replica; `model` returns the one in force.
     """
 
-    calls: StoreCalls
     feed: Feed
     state: ViewState
     leases: Leasing
+    calls: StoreCalls
     watermarks: Watermarks
     model: Callable[[], RoutingModel]
     replica: str

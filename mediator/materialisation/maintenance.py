@@ -35,19 +35,10 @@ _US: Final = 1_000_000
 
 @dataclass(slots=True)
 class MaintenanceRun:
-    """A run, as it is reported.
+    """A run, as it is reported at `at_us` (microseconds since 1970).
 
-    Attributes:
-        id: Its id.
-        kind: What it does.
-        repair: Whether it repairs what it finds.
-        state: ``running``, ``done``, ``failed`` or, if its replica is gone, ``interrupted``.
-        at_us: When this was reported, in microseconds since 1970.
-        phase: What it is doing.
-        classes: The findings of each class so far, and about how many objects there are.
-        wrong: Copies that were wrong.
-        repaired: Those of them that were repaired.
-        detail: Why it failed.
+    `classes` has the findings of each class so far, and about how many objects there are; `detail`
+    says why it failed. It is ``interrupted`` if its replica is gone.
     """
 
     id: str

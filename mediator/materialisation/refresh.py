@@ -1,6 +1,6 @@
 """Incremental refresh of a view from one partition of the change feed.
 
-A refresh first asks up to when the feed is complete, then reads the new changes, then copies the
+A refresh first reads up to when the feed is complete, then reads the new changes, then copies the
 objects as they are by then, and only then publishes up to when the copies are complete. In any
 other order it would promise what it has not done.
 """
@@ -28,14 +28,9 @@ __all__ = ["Refresher", "Slot", "compact_changes"]
 class MaterialiserProgress:
     """The work on one partition, since its materialiser got the lease.
 
-    Attributes:
-        refreshes: Refreshes that were finished.
-        changes: Changes that were read from the feed.
-        dirty: Objects that had changed, summed over the refreshes, by class.
-        written: Copies that were written, by class.
-        forgotten: Copies that were removed, by class.
-        builds: Objects done, and about how many there are, of the copies being built.
-        error: Of the last refresh; empty: none.
+    Changes were read from the feed. By class: objects that had changed (`dirty`), summed over the
+    refreshes; copies that were written and removed. `builds` has the objects done, and about how
+    many there are, of copies being built; `error` is that of the last refresh.
     """
 
     refreshes: int = 0
@@ -246,13 +241,9 @@ def _until(route: ClassRoute, until: Mapping[str, int]) -> int | None:
 def _next(
     before: CopyState, result: CopyResult, until_tick: int | None, build: Build | None
 ) -> CopyState | None:
-    """Return the state of a copy after a refresh.
+    """Return the state of a copy after a refresh, which copied what had changed (`result`).
 
-    Args:
-        before: Its state before.
-        result: Of copying what has changed.
-        until_tick: The tick up to which that was all; None: it was not all.
-        build: A build that was finished when the refresh began.
+    That was all up to `until_tick`; None: it was not all. `build` was finished when it began.
     """
     if before.build and (build is None or build.token != before.build):
         return CopyState(None, before.build, result.stuck)

@@ -125,11 +125,7 @@ def _progress(class_name: str, copy: str, progress: Mapping[str, Any]) -> dict[s
 class ViewService:
     """Maintains the views of this replica's partitions, and describes views to operators.
 
-    Args:
-        model: Returns the routing model in force.
-        context: What maintenance needs; None: replicas share nothing, and no view is maintained.
-        events: Stores violations.
-        observe: Called with each event.
+    Without a context replicas share nothing, and no view is maintained.
     """
 
     def __init__(

@@ -135,14 +135,9 @@ class ViewState(Protocol):
         steps: Sequence[CopyStep],
         lease: Lease,
     ) -> None:
-        """Move the cursor, and take those steps whose `before` is the present state.
+        """Move the cursor, and take those steps whose `before` is the present state, at once.
 
-        Args:
-            database: The database.
-            partition: The partition.
-            cursor: The expected position of the cursor, and the next one.
-            steps: The next states of copies; all are taken in the same instant.
-            lease: The lease of the partition's materialiser.
+        `cursor` is its expected position and the next one, `lease` the materialiser's.
 
         Raises:
             LeaseLost: The lease is not held, or the cursor is elsewhere; nothing was done.

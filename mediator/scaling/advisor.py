@@ -82,7 +82,10 @@ class Advisor:
     async def sample(self) -> None:
         """Note the present utilisation of the service and of every system."""
         now = self._now()
-        self._measure(now)
+        (then, before), worked = self._last, self._worked_s()
+        if now > then:  # the share of a core that this process has taken since the last time
+            self._own = (worked - before) / (now - then)
+            self._last = now, worked
         used = {name: figures.used for name, figures in self._figures().items()}
         used[_SERVICE] = self._used()
         self._history = {
@@ -102,16 +105,24 @@ class Advisor:
         }
 
     def _advise_on_service(self, figures: Iterable[Figures]) -> dict[str, Any]:
-        advice = {**self._recommended(self._service()), **self._of_service()}
+        known = [*self._others, *([] if self._own is None else [self._own])]
+        advice = self._recommended(self._service())
+        advice |= {"replicas": self._replicas, "highest": max(known, default=None)}
         if (stated := self._energy.service) is None:
             return advice
         rate = sum(sum(each.rates.values()) for each in figures)
         load = _load_of_service(self._used(), rate, self._replicas, _most(advice))
-        sizes = {float(n): _replicas(n) for n in range(1, 2 * self._replicas + 1)}
+        counts = range(1, 2 * self._replicas + 1)
+        sizes = {float(n): "1 replica" if n == 1 else f"{n} replicas" for n in counts}
         return {**advice, "energy": energy_report(stated, load, sizes)}
 
     def _advise_on(self, name: str, figures: Figures) -> dict[str, Any]:
-        advice = {**self._recommended(_system(name)), **_document(figures)}
+        advice = self._recommended(_system(name)) | {
+            "rates": dict(figures.rates),
+            "capacities": dict(figures.capacities),
+            "latencies": dict(figures.latencies),
+            "in_flight": figures.in_flight,
+        }
         if (stated := self._energy.systems.get(name)) is None:
             return advice
         load = _load_of(figures, _most(advice))
@@ -133,17 +144,6 @@ class Advisor:
         growth = self._replicas / (self._replicas - 1) if many else None
         more, less = "start another replica", "a replica can be ended"
         return Subject(_SERVICE, _SERVICE_AHEAD_S, growth, more, less)
-
-    def _of_service(self) -> dict[str, Any]:
-        known = [*self._others, *([] if self._own is None else [self._own])]
-        return {"replicas": self._replicas, "highest": max(known, default=None)}
-
-    def _measure(self, now: float) -> None:
-        """Measure the share of a core that this process has taken since the last time."""
-        (then, before), worked = self._last, self._worked_s()
-        if now > then:
-            self._own = (worked - before) / (now - then)
-            self._last = now, worked
 
     def _used(self) -> float | None:
         return None if self._own is None else fmean((self._own, *self._others))
@@ -188,10 +188,6 @@ def _load_of_service(
     return Load(used, rate, alone_s / (1 - used), float(replicas), most)
 
 
-def _replicas(number: int) -> str:
-    return "1 replica" if number == 1 else f"{number} replicas"
-
-
 def _system(name: str) -> Subject:
     return Subject(
         name,
@@ -200,12 +196,3 @@ def _system(name: str) -> Subject:
         "give it more, or move what needs it least to another system",
         "half of it would do, or it could take over what is on another system",
     )
-
-
-def _document(figures: Figures) -> dict[str, Any]:
-    return {
-        "rates": dict(figures.rates),
-        "capacities": dict(figures.capacities),
-        "latencies": dict(figures.latencies),
-        "in_flight": figures.in_flight,
-    }

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mediator.scaling.model import BAND, Band
+from mediator.scaling.model import BAND
 
 __all__ = ["Cost", "Energy", "Load", "Stated", "cost", "energy_report", "least"]
 
@@ -67,7 +67,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of something, and how it stands it.
+    """The load of a system or of the service, and how it copes.
 
     Attributes:
         used: Utilisation at its present size.
@@ -85,7 +85,7 @@ class Load:
 
 
 def cost(stated: Stated, load: Load, size: float) -> Cost | None:
-    """Return what an operation would take at a size; None: it could not serve what is asked."""
+    """Return what an operation would take at a size; None: it could not serve the load."""
     used = load.used * load.size / size
     energy_j = size * stated.power_w(used) / load.rate
     if size == load.size:
@@ -95,24 +95,18 @@ def cost(stated: Stated, load: Load, size: float) -> Cost | None:
     return Cost(energy_j, load.delay_s * (1 - load.used) / (1 - used))
 
 
-def least(
-    stated: Stated, load: Load, sizes: Sequence[float], band: Band = BAND
-) -> tuple[float, Cost] | None:
+def least(stated: Stated, load: Load, sizes: Sequence[float]) -> tuple[float, Cost] | None:
     """Return the size that keeps the band with the least EDP, and its cost; None: no size does.
 
-    Args:
-        stated: What it draws.
-        load: What is asked.
-        sizes: Those that there may be. The smallest one may be used less than the band asks for.
-        band: Where utilisation is to stay.
+    The smallest size may be used less than the band requires.
     """
     if load.most is None:
         return None
     kept = [
         size
         for size in sizes
-        if load.most * load.size / size <= band.high
-        and (load.used * load.size / size >= band.low or size == min(sizes))
+        if load.most * load.size / size <= BAND.high
+        and (load.used * load.size / size >= BAND.low or size == min(sizes))
     ]
     costs = [(size, each) for size in kept if (each := cost(stated, load, size)) is not None]
     return min(costs, key=lambda each: (each[1].edp_js, each[0]), default=None)
@@ -121,20 +115,14 @@ def least(
 def energy_report(stated: Stated, load: Load | None, sizes: Mapping[float, str]) -> dict[str, Any]:
     """Return the energy of the load as JSON, with the reason as text.
 
-    Args:
-        stated: What it draws.
-        load: What is asked; None: not known, or nothing.
-        sizes: What each size that there may be is called.
+    Without a load (None) it is not known, or nothing. `sizes` are the names of possible sizes.
     """
     report: dict[str, Any] = {
         "stated": {"idle_w": stated.idle_w, "peak_w": stated.peak_w, "edp_goal_js": stated.goal_js}
     }
     now = None if load is None else cost(stated, load, load.size)
     if load is None or now is None:
-        return {
-            **report,
-            "why": "It has no known load, so no operation has an energy.",
-        }
+        return {**report, "why": "It has no known load, so no operation has an energy."}
     best = least(stated, load, tuple(sizes))
     return {
         **report,
@@ -143,13 +131,14 @@ def energy_report(stated: Stated, load: Load | None, sizes: Mapping[float, str])
         "delay_s": now.delay_s,
         "edp_js": now.edp_js,
         "goal_met": None if stated.goal_js is None else now.edp_js <= stated.goal_js,
-        "least": None if best is None else _size(*best, now),
+        "least": best
+        and {
+            "size": best[0],
+            "edp_js": best[1].edp_js,
+            "relative": best[1].relative_to(now),
+        },
         "why": " ".join(_sentences(stated, load, now, best, sizes)),
     }
-
-
-def _size(size: float, best: Cost, now: Cost) -> dict[str, float]:
-    return {"size": size, "edp_js": best.edp_js, "relative": best.relative_to(now)}
 
 
 def _sentences(

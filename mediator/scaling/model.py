@@ -41,8 +41,7 @@ class Subject:
     """What advice is about.
 
     Attributes:
-        name: A system, or the service.
-        ahead_s: For how long before it is needed capacity has to be asked for.
+        ahead_s: For how long before it is needed capacity has to be requested.
         growth: By what utilisation is multiplied if the smallest possible part is taken away; None:
             nothing can be.
         more: What adding means, in words.
@@ -77,10 +76,10 @@ class Figures:
         Reads and writes share a server, so their shares add up. None if it is not known what the
         server can sustain of something that it does.
         """
-        asked = {kind: rate for kind, rate in self.rates.items() if rate > 0}
-        if not self.capacities or any(not self.capacities.get(kind) for kind in asked):
+        active = {kind: rate for kind, rate in self.rates.items() if rate > 0}
+        if not self.capacities or any(not self.capacities.get(kind) for kind in active):
             return None
-        return sum(rate / self.capacities[kind] for kind, rate in asked.items())
+        return sum(rate / self.capacities[kind] for kind, rate in active.items())
 
     @property
     def in_flight(self) -> float:
@@ -90,10 +89,10 @@ class Figures:
     @property
     def delay_s(self) -> float | None:
         """Seconds of an operation, reads and writes weighed by their rates; None: not known."""
-        asked = {kind: rate for kind, rate in self.rates.items() if rate > 0}
-        if not asked or any(not self.latencies.get(kind) for kind in asked):
+        active = {kind: rate for kind, rate in self.rates.items() if rate > 0}
+        if not active or any(not self.latencies.get(kind) for kind in active):
             return None
-        return self.in_flight / sum(asked.values())
+        return self.in_flight / sum(active.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Advice:
         why: The reason with its numbers, one sentence.
         used: Mean utilisation of the window; None: not known.
         peak: Highest mean of a minute in the history that is kept; None likewise.
-        forecast: Utilisation expected once what is asked for now would be there; None: the history
+        forecast: Utilisation expected once capacity requested now would be there; None: the history
             is too short.
     """
 

@@ -20,7 +20,7 @@ from itertools import combinations
 from statistics import fmean, median
 from typing import Final
 
-from mediator.scaling.model import BAND, Action, Advice, Band, Sample, Subject
+from mediator.scaling.model import BAND, Action, Advice, Sample, Subject
 
 __all__ = ["HISTORY_S", "forecast", "minutes", "recommend"]
 
@@ -32,15 +32,7 @@ _MINUTES: Final = int(HISTORY_S / _MINUTE_S)
 
 
 def minutes(samples: Sequence[Sample], now: float) -> list[float] | None:
-    """Return the means of the last thirty minutes, the oldest first.
-
-    Args:
-        samples: In any order.
-        now: The time in seconds.
-
-    Returns:
-        None if there is a minute of which nothing is known.
-    """
+    """Return the means of the last thirty minutes, the oldest first; None if one is not known."""
     buckets: list[list[float]] = [[] for _ in range(_MINUTES)]
     for sample in samples:
         age = int((now - sample.at) // _MINUTE_S)
@@ -52,12 +44,7 @@ def minutes(samples: Sequence[Sample], now: float) -> list[float] | None:
 
 
 def forecast(means: Sequence[float], ahead_s: float) -> float:
-    """Return the utilisation expected in `ahead_s` seconds; never below 0.
-
-    Args:
-        means: Of minutes, the oldest first; two at least.
-        ahead_s: How far ahead.
-    """
+    """Return the utilisation expected in `ahead_s` seconds, by the means of minutes; 0 at least."""
     pairs = combinations(enumerate(means), 2)
     slope = median((y - x) / (j - i) for (i, x), (j, y) in pairs)
     level = median(mean - slope * minute for minute, mean in enumerate(means))
@@ -70,48 +57,37 @@ _OLD_S: Final = 30.0
 """A sample that is older says nothing of the present."""
 
 
-def recommend(subject: Subject, samples: Sequence[Sample], now: float, band: Band = BAND) -> Advice:
-    """Recommend what to do.
-
-    Args:
-        subject: What it is about.
-        samples: Its utilisation, in the order of time.
-        now: The time of the samples' clock.
-        band: Where utilisation is to stay.
-    """
-    window = _window(samples, now, band)
+def recommend(subject: Subject, samples: Sequence[Sample], now: float) -> Advice:
+    """Recommend what to do, by samples in the order of time; `now` is of the samples' clock."""
+    window = _window(samples, now)
     if not window:
         return Advice("unknown", "Less than a minute of its load is known.")
     used = fmean(sample.used for sample in window)
     means = minutes(samples, now)
     if means is None:
-        return _by_the_window(subject, window, used, band)
+        # A window alone is enough to add, and not enough to take away.
+        if _is_high(window):
+            return Advice("add", _too_much(subject, used), used)
+        why = f"{used:.0%} is used; half an hour has to be seen before anything may be taken away."
+        return Advice("keep", why, used)
     peak, ahead = max(means), forecast(means, subject.ahead_s)
-    action, why = _rule(subject, window, used, peak, ahead, band)
+    action, why = _rule(subject, window, used, peak, ahead)
     return Advice(action, why, used, peak, ahead)
 
 
-def _window(samples: Sequence[Sample], now: float, band: Band) -> list[Sample]:
+def _window(samples: Sequence[Sample], now: float) -> list[Sample]:
     """Return the samples of the window and the last one before it; none if they do not span it."""
     if not samples or samples[-1].at < now - _OLD_S:
         return []
-    begin = now - band.window_s
+    begin = now - BAND.window_s
     before = [sample for sample in samples if sample.at <= begin]
     if not before or before[-1].at < begin - _OLD_S:
         return []
     return [before[-1], *(sample for sample in samples if sample.at > begin)]
 
 
-def _is_high(window: Sequence[Sample], band: Band) -> bool:
-    return all(sample.used > band.high for sample in window)
-
-
-def _by_the_window(subject: Subject, window: Sequence[Sample], used: float, band: Band) -> Advice:
-    """Recommend by a window alone: enough to add, not enough to take away."""
-    if _is_high(window, band):
-        return Advice("add", _too_much(subject, used, band), used)
-    why = f"{used:.0%} is used; half an hour has to be seen before anything may be taken away."
-    return Advice("keep", why, used)
+def _is_high(window: Sequence[Sample]) -> bool:
+    return all(sample.used > BAND.high for sample in window)
 
 
 def _rule(
@@ -120,26 +96,25 @@ def _rule(
     used: float,
     peak: float,
     ahead: float,
-    band: Band,
 ) -> tuple[Action, str]:
-    if _is_high(window, band):
-        return "add", _too_much(subject, used, band)
-    if ahead > band.high:
+    if _is_high(window):
+        return "add", _too_much(subject, used)
+    if ahead > BAND.high:
         return "add", (
             f"{used:.0%} is used; by the trend of the last half hour it will be {ahead:.0%} in"
-            f" {subject.ahead_s / 60:.0f} minutes, above {band.high:.0%}: {subject.more}."
+            f" {subject.ahead_s / 60:.0f} minutes, above {BAND.high:.0%}: {subject.more}."
         )
-    if used < band.low:
-        return _spare(subject, used, max(peak, ahead), band)
-    return "keep", f"{used:.0%} is used, within {band.low:.0%} and {band.high:.0%} or not for long."
+    if used < BAND.low:
+        return _spare(subject, used, max(peak, ahead))
+    return "keep", f"{used:.0%} is used, within {BAND.low:.0%} and {BAND.high:.0%} or not for long."
 
 
-def _spare(subject: Subject, used: float, most: float, band: Band) -> tuple[Action, str]:
+def _spare(subject: Subject, used: float, most: float) -> tuple[Action, str]:
     if subject.growth is None:
         return "keep", f"{used:.0%} is used, but there is nothing that could be taken away."
     then = most * subject.growth
-    usage = f"{used:.0%} is used, below {band.low:.0%}"
-    if then > band.high:
+    usage = f"{used:.0%} is used, below {BAND.low:.0%}"
+    if then > BAND.high:
         return "keep", f"{usage}; with less, the highest minute would use {then:.0%}."
     return "remove", (
         f"{usage}; with less, the highest minute of the last half hour and of the forecast"
@@ -147,8 +122,8 @@ def _spare(subject: Subject, used: float, most: float, band: Band) -> tuple[Acti
     )
 
 
-def _too_much(subject: Subject, used: float, band: Band) -> str:
+def _too_much(subject: Subject, used: float) -> str:
     return (
-        f"More than {band.high:.0%} has been used for more than {band.window_s:.0f} s, {used:.0%}"
+        f"More than {BAND.high:.0%} has been used for more than {BAND.window_s:.0f} s, {used:.0%}"
         f" on average: {subject.more}."
     )

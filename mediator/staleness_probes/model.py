@@ -9,37 +9,30 @@ from typing import Any, Final
 
 from mediator.base.errors import Invalid, Location
 
-__all__ = ["Measurement", "ProbeLimits", "ProbePlan", "ProbeRequest", "read_request"]
+__all__ = [
+    "MAX_COUNT",
+    "MAX_DURATION_S",
+    "MAX_RATE",
+    "MAX_TIMEOUT_S",
+    "Measurement",
+    "ProbePlan",
+    "ProbeRequest",
+    "read_request",
+]
 
 LONGEST_TEXT: Final = 2_048
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeLimits:
-    """The bounds of a request.
-
-    Attributes:
-        count: Measurements.
-        rate: Measurements in a second.
-        timeout_s: Seconds that one of them may take.
-        duration_s: Seconds in which all of them must have begun.
-    """
-
-    count: int = 10_000
-    rate: float = 100.0
-    timeout_s: float = 60.0
-    duration_s: float = 600.0
+MAX_COUNT: Final = 10_000
+MAX_RATE: Final = 100.0
+MAX_TIMEOUT_S: Final = 60.0
+MAX_DURATION_S: Final = 600.0
+"""Seconds in which all measurements must have begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """How often to measure.
-
-    Attributes:
-        count: Measurements.
-        rate: Measurements that begin in a second.
-        timeout_s: Seconds after which one is given up.
-    """
+    """How often to measure: `rate` measurements begin in a second, each has `timeout_s`."""
 
     count: int = 100
     rate: float = 10.0
@@ -53,13 +46,10 @@ class ProbePlan:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What a client asks for.
+    """The request of a client.
 
     Attributes:
-        database: Name of the database.
-        class_name: Name of the class.
         path: Where reads go: ``fresh``, to the systems; ``view``; or the URL of a cache.
-        plan: How often.
         delta_s: Through a cache: read with our own client, which allows itself this staleness.
             None: read as anyone does who knows nothing of the filter.
         bound_s: The bound that reads are held against; None: the declared one of the path.
@@ -89,7 +79,7 @@ class Measurement:
     stale_reads: int
 
 
-def read_request(document: Any, limits: ProbeLimits) -> ProbeRequest:
+def read_request(document: Any) -> ProbeRequest:
     """Read a request in JSON form.
 
     Raises:
@@ -103,15 +93,15 @@ def read_request(document: Any, limits: ProbeLimits) -> ProbeRequest:
         class_name=reading.text("class"),
         path=reading.text("path", "fresh"),
         plan=ProbePlan(
-            count=int(reading.number("count", 100, limits.count, whole=True)),
-            rate=reading.number("rate", min(10.0, limits.rate), limits.rate),
-            timeout_s=reading.number("timeout_s", min(10.0, limits.timeout_s), limits.timeout_s),
+            count=int(reading.number("count", 100, MAX_COUNT, whole=True)),
+            rate=reading.number("rate", 10.0, MAX_RATE),
+            timeout_s=reading.number("timeout_s", 10.0, MAX_TIMEOUT_S),
         ),
-        delta_s=reading.delta("delta_s", limits.timeout_s),
+        delta_s=reading.delta("delta_s", MAX_TIMEOUT_S),
         bound_s=reading.bound("bound_s"),
     )
-    if request.plan.count > request.plan.rate * limits.duration_s:
-        reading.wrong("count", f"takes more than {limits.duration_s:g} seconds at this rate")
+    if request.plan.count > request.plan.rate * MAX_DURATION_S:
+        reading.wrong("count", f"takes more than {MAX_DURATION_S:g} seconds at this rate")
     reading.finish()
     return request
 
@@ -144,11 +134,9 @@ class _Reading:
 
     def bound(self, name: str) -> float | None:
         value = self._left.pop(name, None)
-        if value is None:
-            return None
         plain = isinstance(value, int | float) and not isinstance(value, bool)
-        if plain and isfinite(value) and value >= 0:
-            return float(value)
+        if value is None or (plain and isfinite(value) and value >= 0):
+            return None if value is None else float(value)
         self.wrong(name, "must be a number that is not negative")
         return None
 

@@ -12,7 +12,7 @@ from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Condition, Create, Delete, Get, Put
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute
-from mediator.schema.tree import MISSING, ClassSchema
+from mediator.schema.tree import MISSING
 from mediator.schema.types import FieldType, Values
 
 __all__ = ["PlanePath", "ProbePath", "Reader", "Versions"]
@@ -59,15 +59,7 @@ _PLAIN: Final[Mapping[FieldType, Any]] = {
 
 
 class PlanePath:
-    """A path through the mediator.
-
-    Args:
-        plane: The data plane.
-        database: Name of the database.
-        route: The class.
-        preference: Where reads go.
-        reader: Reads elsewhere instead, through a cache for one.
-    """
+    """A path through the mediator; a `reader` reads elsewhere instead, through a cache for one."""
 
     def __init__(
         self,
@@ -84,39 +76,33 @@ class PlanePath:
         self._reader = reader
 
     async def create(self, id_: str) -> Versions:
-        """See the port."""
-        outcome = await self._plane.write(
-            Create(*self._class_address, id_, uuid4().hex, values=dict(self._values))
-        )
-        return outcome.versions
+        """See `ProbePath`."""
+        create = Create(*self._class_address, id_, uuid4().hex, values=dict(self._values))
+        return (await self._plane.write(create)).versions
 
     async def write(self, id_: str) -> Versions:
-        """See the port."""
+        """See `ProbePath`."""
         put = Put(*self._class_address, id_, uuid4().hex, PRESENT, values=dict(self._values))
         return (await self._plane.write(put)).versions
 
     async def read(self, id_: str) -> Versions | None:
-        """See the port."""
+        """See `ProbePath`."""
         if self._reader is not None:
             return await self._reader(id_)
         try:
-            return (
-                await self._plane.read(Get(*self._class_address, id_), self._preference)
-            ).versions
+            found = await self._plane.read(Get(*self._class_address, id_), self._preference)
         except NotFound:
             return None
+        return found.versions
 
     async def remove(self, id_: str) -> None:
-        """See the port."""
+        """See `ProbePath`."""
         with suppress(NotFound, PreconditionFailed):
             await self._plane.write(Delete(*self._class_address, id_, uuid4().hex, PRESENT))
 
 
 def _required(route: ClassRoute) -> Values:
     """Return the least that an object of a class may be."""
-    return route.codec.decode_object(_members(route.schema))
-
-
-def _members(schema: ClassSchema) -> dict[str, Any]:
-    lacking = (it for it in schema.fields.values() if it.required and it.default is MISSING)
-    return {it.name: _PLAIN[it.type] for it in lacking}
+    fields = route.schema.fields.values()
+    lacking = (it for it in fields if it.required and it.default is MISSING)
+    return route.codec.decode_object({it.name: _PLAIN[it.type] for it in lacking})

@@ -51,12 +51,7 @@ class Probed:
 
 
 class Probe:
-    """Writes to scratch objects, and reads each until the write is seen.
-
-    Args:
-        path: What is measured.
-        clock: Its monotonic time is used.
-    """
+    """Writes to scratch objects, and reads each until the write is seen."""
 
     def __init__(self, path: ProbePath, clock: Clock) -> None:
         self._path = path
@@ -75,7 +70,7 @@ class Probe:
     async def _lane(
         self, id_: str, numbers: Iterator[int], begun: float, plan: ProbePlan, probed: Probed
     ) -> None:
-        """Measure on one object, taking turns with other lanes."""
+        """Measure on one object, at a rate shared with other lanes."""
         there = False
         try:
             for number in numbers:
@@ -90,7 +85,10 @@ class Probe:
                 except MediatorError as error:
                     probed.failed(error)
         finally:
-            await self._remove(id_, probed)
+            try:
+                await self._path.remove(id_)
+            except MediatorError:
+                probed.left_behind.append(id_)
 
     async def _measure(self, id_: str, timeout_s: float) -> Measurement:
         """Write, and read until it is seen."""
@@ -110,12 +108,6 @@ class Probe:
                     await asyncio.sleep(max(SHORTEST_PAUSE_S, passed * PAUSE_SHARE))
         except TimeoutError:
             return Measurement(lower_s, None, stale)
-
-    async def _remove(self, id_: str, probed: Probed) -> None:
-        try:
-            await self._path.remove(id_)
-        except MediatorError:
-            probed.left_behind.append(id_)
 
 
 def _shows(found: Versions | None, wanted: Versions) -> bool:

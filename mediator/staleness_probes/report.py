@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any, Final
+from typing import Final
 
-from mediator.staleness_probes.model import Measurement
 from mediator.staleness_probes.probe import Probed
 
 __all__ = ["EDGES_S", "Bucket", "StalenessReport", "summary"]
@@ -33,17 +31,13 @@ class StalenessReport:
     """The sum of a probe.
 
     Attributes:
-        path: What was measured.
-        count: Measurements that were made.
-        unseen: Those whose write was not seen in time: their upper bounds are unknown.
-        failures: Measurements that failed.
-        reasons: Why.
+        unseen: Measurements whose write was not seen in time: their upper bounds are unknown.
+        reasons: Why measurements failed.
         bound_s: The bound that they are held against; None: there is none.
         surely_beyond: Share of measurements whose lower bound is above it.
         possibly_beyond: Share whose upper bound is above it, or unknown.
         lower_s: Percentiles of the lower bounds, in seconds.
         upper_s: Percentiles of the upper bounds; None where unknown.
-        histogram: Of both.
         left_behind: Scratch objects that could not be removed.
     """
 
@@ -60,14 +54,11 @@ class StalenessReport:
     histogram: tuple[Bucket, ...]
     left_behind: tuple[str, ...]
 
-    def as_document(self) -> dict[str, Any]:
-        """Return it in JSON form."""
-        return asdict(self)
-
 
 def summary(path: str, probed: Probed, bound_s: float | None) -> StalenessReport:
     """Sum up what a probe has found."""
-    lower, upper = _sorted(probed.measurements)
+    lower = sorted(it.lower_s for it in probed.measurements)
+    upper = sorted(inf if it.upper_s is None else it.upper_s for it in probed.measurements)
     return StalenessReport(
         path=path,
         count=len(lower),
@@ -82,12 +73,6 @@ def summary(path: str, probed: Probed, bound_s: float | None) -> StalenessReport
         histogram=_histogram(lower, upper),
         left_behind=tuple(probed.left_behind),
     )
-
-
-def _sorted(measurements: Sequence[Measurement]) -> tuple[list[float], list[float]]:
-    """Return lower and upper bounds, each in order; unknown ones are infinite."""
-    uppers = (inf if it.upper_s is None else it.upper_s for it in measurements)
-    return sorted(it.lower_s for it in measurements), sorted(uppers)
 
 
 def _beyond(bounds: list[float], bound_s: float | None) -> float | None:

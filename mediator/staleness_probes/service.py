@@ -20,8 +20,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
@@ -32,24 +33,22 @@ from mediator.base.lease import Leasing
 from mediator.data_plane.port import DataPlane
 from mediator.routing.freshness import STRONG, ReadPreference
 from mediator.routing.model import ClassRoute
-from mediator.staleness_probes.model import ProbeLimits, ProbeRequest
+from mediator.staleness_probes.model import ProbeRequest
 from mediator.staleness_probes.path import PlanePath, Reader
 from mediator.staleness_probes.probe import Probe, Probed
 from mediator.staleness_probes.report import summary
 
-__all__ = ["LEASE_S", "RENEW_S", "CacheReaders", "ProbeLease", "StalenessProbes"]
+__all__ = ["LEASE_NAME", "LEASE_S", "RENEW_S", "CacheReaders", "StalenessProbes"]
 
 LEASE_S: Final = 6.0
 RENEW_S: Final = 1.5
 LEASE_NAME: Final = "probe"
 
 
-class ProbeLease:
+class _ProbeLease:
     """A probe's lease, from when it is acquired until it is released.
 
-    Args:
-        leases: Leases that replicas share; None: there are none, and every process has its own.
-        clock: Its monotonic time is used.
+    Without leases that replicas share, every process has its own.
     """
 
     def __init__(self, leases: Leasing | None, clock: Clock) -> None:
@@ -92,13 +91,9 @@ _State: TypeAlias = Literal["running", "done", "stopped", "failed"]
 class StalenessProbes:
     """Runs probes, one at a time among all replicas: two would measure each other.
 
-    Args:
-        plane: The data plane; the writes of a probe are writes like any other.
-        clock: Its times are used.
-        caches: Opens readers for caches, of allowed URLs only: a probe is no way to make this
-            service send requests anywhere.
-        limits: The bounds of a request.
-        leases: Leases that replicas share; without them there is one probe in each process.
+    The writes of a probe are writes like any other. `caches` opens readers for caches of allowed
+    URLs only: a probe is no way to make this service send requests anywhere. Without leases that
+    replicas share there is one probe in each process.
     """
 
     def __init__(
@@ -106,7 +101,6 @@ class StalenessProbes:
         plane: DataPlane,
         clock: Clock,
         caches: CacheReaders | None = None,
-        limits: ProbeLimits | None = None,
         leases: Leasing | None = None,
     ) -> None:
         self._plane = plane
@@ -114,7 +108,6 @@ class StalenessProbes:
         self._caches = caches
         self._leases = leases
         self._last: _Run | None = None
-        self.limits = limits or ProbeLimits()
 
     async def start(self, request: ProbeRequest) -> dict[str, Any]:
         """Start a probe, and describe it.
@@ -130,7 +123,7 @@ class StalenessProbes:
         path, bound_s = self._path(request, route)
         if self._last is not None and self._last.state == "running":
             raise Conflict("Another probe is going on; two would measure each other.")
-        lease = ProbeLease(self._leases, self._clock)
+        lease = _ProbeLease(self._leases, self._clock)
         if not await lease.acquire():
             detail = "Another replica carries out a probe; two would measure each other."
             raise Conflict(f"{detail} That replica describes it and can end it.")
@@ -152,20 +145,19 @@ class StalenessProbes:
         self, request: ProbeRequest, route: ClassRoute
     ) -> tuple[AbstractAsyncContextManager[PlanePath], float | None]:
         """Return the path, and the bound that is declared for it."""
-        class_address = (self._plane, request.database, route)
+        through = partial(PlanePath, self._plane, request.database, route)
         if request.path == "fresh":
-            return _opened(PlanePath(*class_address, STRONG)), 0.0
+            return nullcontext(through(STRONG)), 0.0
         if request.path == "view":
             if route.copy is None:
                 raise _no_path("The database has no view.")
             schema = self._plane.model.databases[request.database].schema
-            return _opened(
-                PlanePath(*class_address, ReadPreference("bounded"))
-            ), schema.materialised_view.staleness_s
+            bound_s = schema.materialised_view.staleness_s
+            return nullcontext(through(ReadPreference("bounded"))), bound_s
         reader = self._caches(request) if self._caches else None
         if reader is None:
             raise _no_path("must be fresh, view, or the URL of a cache that is set up")
-        return _cached(reader, class_address), request.delta_s
+        return _cached(reader, through), request.delta_s
 
 
 class _Run:
@@ -176,7 +168,7 @@ class _Run:
         request: ProbeRequest,
         path: AbstractAsyncContextManager[PlanePath],
         bound_s: float | None,
-        lease: ProbeLease,
+        lease: _ProbeLease,
         clock: Clock,
     ) -> None:
         self._lease = lease
@@ -234,21 +226,16 @@ class _Run:
             "delta_s": request.delta_s,
             "started_s": self._started_s,
             "progress": measured / request.plan.count,
-            "report": report.as_document(),
+            "report": asdict(report),
         }
 
 
 @asynccontextmanager
-async def _opened(path: PlanePath) -> AsyncIterator[PlanePath]:
-    yield path
-
-
-@asynccontextmanager
 async def _cached(
-    reader: AbstractAsyncContextManager[Reader], class_address: tuple[DataPlane, str, ClassRoute]
+    reader: AbstractAsyncContextManager[Reader], through: Callable[..., PlanePath]
 ) -> AsyncIterator[PlanePath]:
     async with reader as read:
-        yield PlanePath(*class_address, reader=read)
+        yield through(reader=read)
 
 
 def _no_path(detail: str) -> Invalid:

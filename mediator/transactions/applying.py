@@ -78,25 +78,15 @@ class Applier:
         others = [
             key for operation in prepared for key in operation.target.keys if key not in written
         ]
-        error = await self._apply(applied, others, intent)
-        error = await self._release(_unreleased(applied), intent) or error
-        copied = [one for one in applied if _is_copied(one)]
-        await concurrently(self._forget_copy(one) for one in copied)
-        answers = iter([_answer(one, error) for one in applied])
-        return [
-            next(answers) if operation.steps is not None else _known(operation)
-            for operation in prepared
-        ]
-
-    async def _apply(
-        self, applied: Sequence[_Progress], others: Sequence[RecordKey], intent: str
-    ) -> MediatorError | None:
-        """Send all steps, and remove the intent from the other records at the same time."""
-        if not others:
+        error = None
+        if others:  # the intent leaves the other records while the steps are sent
+            _, error = await both(self._steps(applied), self._release(others, intent))
+        else:
             await self._steps(applied)
-            return None
-        _, error = await both(self._steps(applied), self._release(others, intent))
-        return error
+        error = await self._release(_unreleased(applied), intent) or error
+        await concurrently(self._forget_copy(one) for one in applied if _deletes_copied(one))
+        answers = iter([_answer(one, error) for one in applied])
+        return [operation.outcome or next(answers) for operation in prepared]
 
     async def _steps(self, applied: Sequence[_Progress]) -> None:
         await self._step(applied)
@@ -152,7 +142,7 @@ class Applier:
             one.error = error
 
 
-def _is_copied(one: _Progress) -> bool:
+def _deletes_copied(one: _Progress) -> bool:
     route = one.operation.target.route
     return route.copy is not None and one.steps.first.kind is WriteKind.DELETE
 
@@ -178,8 +168,3 @@ def _creates(steps: Steps) -> bool:
     """Whether the first step creates the object, whose creation version the others need."""
     creating = (WriteKind.CREATE, WriteKind.REPLACE)
     return any(write.kind in creating and write.creation_version is None for write in steps.rest)
-
-
-def _known(operation: PreparedOperation) -> Outcome:
-    assert operation.outcome is not None
-    return operation.outcome

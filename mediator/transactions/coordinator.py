@@ -48,7 +48,8 @@ class Transactions:
     """Carries out transactions, and what single writes over several systems need.
 
     Attributes:
-        resolver: Resolves writes whose intents are met.
+        log: The transaction log.
+        resolver: Resolves writes whose intents are met, and those of dead coordinators.
         joint: Carries out single writes over several systems.
     """
 
@@ -62,11 +63,11 @@ class Transactions:
     ) -> None:
         self._plane = plane
         self._calls = calls
-        self._log = log
+        self.log = log
         self._clock = clock
         self.resolver = TransactionResolver(plane, calls, log, observe)
-        self._phases = Phases(calls, log, self.resolver, clock)
-        self.joint = JointWriter(plane, calls, self.resolver, self._phases)
+        self.phases = Phases(calls, log, self.resolver, clock)
+        self.joint = JointWriter(plane, calls, self.resolver, self.phases)
 
     async def run(self, transaction: Transaction) -> list[Outcome]:
         """Carry out a transaction; returns the outcome of each of its writes, in their order.
@@ -82,28 +83,16 @@ class Transactions:
             return await self._replay(transaction) or await self._attempt(transaction)
 
         try:
-            return await self._phases.until_free(attempt, MAX_WAIT_S)
+            return await self.phases.until_free(attempt, MAX_WAIT_S)
         except Blocked:
             detail = "Others are at work on the same objects; nothing was done."
             raise TransactionAborted(detail) from None
-
-    async def recover(self) -> int:
-        """Resolve writes whose coordinators have gone; returns how many were."""
-        return await self.resolver.recover()
-
-    async def close(self) -> None:
-        """Wait for what is committed and being applied."""
-        await self.resolver.close()
-
-    async def reap(self, limit: int) -> int:
-        """Forget answers that need not be remembered any longer."""
-        return await self._log.reap(limit)
 
     async def _replay(self, transaction: Transaction) -> list[Outcome] | None:
         """Return the outcomes of a transaction that was sent before; None: it has not happened."""
         if transaction.fingerprint is None:
             return None
-        entry = await self._log.find_operation(transaction.operation)
+        entry = await self.log.find_operation(transaction.operation)
         if entry is None:
             return None
         if entry.fingerprint != transaction.fingerprint:
@@ -141,7 +130,7 @@ class Transactions:
         except BaseException:
             await self.resolver.abandon(entry, targets)
             raise
-        return results_or_raise(await self._phases.commit(entry, prepared))
+        return results_or_raise(await self.phases.commit(entry, prepared))
 
     async def _prepare(
         self,
@@ -151,13 +140,13 @@ class Transactions:
         entry: Entry,
     ) -> list[PreparedOperation]:
         """Set the intents, turn the operations into steps, and validate the read set."""
-        await self._phases.end_expired(targets)
-        objects = results_or_raise(await self._phases.begin(entry, targets))
+        await self.phases.end_expired(targets)
+        objects = results_or_raise(await self.phases.begin(entry, targets))
         met: dict[str, list[RecordKey]] = {}
         for locked in objects:
             for intent, keys in locked.foreign(entry.intent).items():
                 met.setdefault(intent, []).extend(keys)
-        if met or any(map(self._phases.has_expired, objects)):
+        if met or any(map(self.phases.has_expired, objects)):
             raise Blocked(met)
         read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
         pending = [

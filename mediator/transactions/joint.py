@@ -36,7 +36,7 @@ from mediator.transactions.targets import LockedObject, Target
 __all__ = ["CHUNK_BYTES", "CHUNK_OPERATIONS", "JointWriter", "RoutedWrite", "chunks"]
 
 RoutedWrite: TypeAlias = tuple[ClassRoute, WriteOperation]
-"""An operation, and where its class lives."""
+"""An operation, and the route of its class."""
 
 CHUNK_OPERATIONS: Final = 50
 """Objects that go through the phases together."""
@@ -101,10 +101,6 @@ ALONE_AT_ONCE: Final = 16
 _Attempted: TypeAlias = Answer | Blocked
 
 
-class _LockTimeout(Exception):
-    """Earlier writes of the same replica have held the object's lock all the time."""
-
-
 class JointWriter:
     """Writes objects whose fragments lie on several systems; implements `JointWrites`."""
 
@@ -137,21 +133,20 @@ class JointWriter:
             raise answer
 
         try:
-            async with self._object_lock(operation):
+            async with self._object_lock(route, operation):
                 return await self._phases.until_free(attempt, MAX_WAIT_S)
-        except _LockTimeout:
-            detail = "Earlier writes to the object have not come to an end; nothing was done."
-            raise Unavailable(detail, system=route.anchor.system) from None
         except Blocked:
             name = f"{operation.class_name}/{operation.id}"
             raise Locked(f"Others are at work on {name}; nothing was done, try again.") from None
 
     @asynccontextmanager
-    async def _object_lock(self, operation: WriteOperation) -> AsyncIterator[None]:
+    async def _object_lock(
+        self, route: ClassRoute, operation: WriteOperation
+    ) -> AsyncIterator[None]:
         """Serialise the writes of one object here, rather than by intents in its records.
 
         Raises:
-            _LockTimeout: There were too many before it.
+            Unavailable: Earlier writes have held it all the time.
         """
         key = (operation.database, operation.class_name, operation.id)
         lock = self._object_locks.setdefault(key, asyncio.Lock())
@@ -159,7 +154,8 @@ class JointWriter:
             async with asyncio.timeout(LOCK_TIMEOUT_S):
                 await lock.acquire()
         except TimeoutError:
-            raise _LockTimeout from None
+            detail = "Earlier writes to the object have not come to an end; nothing was done."
+            raise Unavailable(detail, system=route.anchor.system) from None
         try:
             yield
         finally:

@@ -33,8 +33,6 @@ class ReadSetEntry:
     """One entry of the read set: a resource as the client has read it.
 
     Attributes:
-        class_name: Its class.
-        id: The object's id.
         versions: The version of every group of the resource, None where the group was
             absent; None instead of all that: the object was not there.
         schema_version: Version of the class's schema that the values belong to; None: any.
@@ -51,10 +49,8 @@ class Transaction:
     """Writes that happen if all that was read is unchanged, and only then.
 
     Attributes:
-        database: Name of the database.
         operation: Its unique id; a retry under an Idempotency-Key carries the same one.
-        reads: The read set.
-        writes: The write set: at most one operation for an object.
+        writes: At most one operation for an object.
         fingerprint: Set when the client gave an Idempotency-Key: then the answer is remembered.
     """
 

@@ -67,11 +67,8 @@ class Phases:
     ) -> list[LockedObject | MediatorError]:
         """Log a write and set its intents; returns its objects, or why they are not known.
 
-        Args:
-            entry: The write.
-            targets: Its objects.
-            anchor_first: Of a single object, set no other intent before that on the anchor, so as
-                not to block a write that has it.
+        With `anchor_first`, of a single object, no other intent is set before that on the anchor,
+        so as not to block a write that has it.
 
         Raises:
             Blocked: It was refused, or another write has the anchor.
@@ -103,9 +100,8 @@ class Phases:
         anchor, creation_version = locked.target.route.anchor, locked.creation_version
         if anchor.ttl_s is None or creation_version is None:
             return False
-        return expired(
-            anchor, Record(locked.target.id, creation_version, {}, {}), self._clock.now()
-        )
+        record = Record(locked.target.id, creation_version, {}, {})
+        return expired(anchor, record, self._clock.now())
 
     async def end_expired(self, targets: Sequence[Target]) -> None:
         """Delete what is left of expired objects that are about to be written.

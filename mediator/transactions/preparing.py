@@ -46,12 +46,9 @@ __all__ = ["PendingOperation", "PreparedOperation", "prepare"]
 
 @dataclass(frozen=True, slots=True)
 class PendingOperation:
-    """An operation whose object is locked, still to be prepared.
+    """An operation whose object is locked, under the intents of the write, still to be prepared.
 
-    Attributes:
-        operation: The operation.
-        locked: Its object, under the intents of the write.
-        was_read: Whether the object is in the read set, which is as good as If-Match.
+    `was_read`: the object is in the read set, which is as good as If-Match.
     """
 
     operation: WriteOperation
@@ -61,13 +58,7 @@ class PendingOperation:
 
 @dataclass(frozen=True, slots=True)
 class PreparedOperation:
-    """What is to be applied for one operation.
-
-    Attributes:
-        target: Its object.
-        steps: The writes to be applied; None: there are none.
-        outcome: The answer, if there are no steps.
-    """
+    """The writes to be applied to an object for one operation, or the outcome if there are none."""
 
     target: Target
     steps: Steps | None
@@ -104,7 +95,7 @@ def _unconditional(pending: PendingOperation) -> PendingOperation | MediatorErro
             operation = narrow_to_creation(locked.target.route, operation)
         _check_condition(operation, locked)
     except MediatorError as error:
-        if operation is not pending.operation:  # it may only create, where If-Match is asked for
+        if operation is not pending.operation:  # it may only create, where If-Match is required
             return if_match_error(operation)
         return error
     if operation.condition is ANYTHING:
@@ -166,9 +157,8 @@ def _prepare_one(
         if isinstance(operation, Outcome):
             return PreparedOperation(pending.locked.target, None, operation)
         current = _values(pending.locked, fragments)
-        return PreparedOperation(
-            pending.locked.target, _steps(operation, pending.locked, current, intent)
-        )
+        steps = _steps(operation, pending.locked, current, intent)
+        return PreparedOperation(pending.locked.target, steps)
     except MediatorError as error:
         return error
 

@@ -39,21 +39,16 @@ def load_operation(
     Returns:
         The outcome alone if the class no longer exists, so that there is nothing to apply.
     """
-    if route is None:
-        return _outcome_of(document)
-    target = Target(route, document["id"])
+    outcome = Outcome(document["id"], None, {}, replayed=True)
     if "outcome" in document:
-        return PreparedOperation(target, None, load_outcome(document["outcome"]))
-    with suppress(KeyError):  # a fragment is no longer part of the class
+        outcome = load_outcome(document["outcome"])
+    if route is None:
+        return outcome
+    target = Target(route, document["id"])
+    with suppress(KeyError):  # it has no steps, or a fragment is no longer part of the class
         first, *rest = (_load_write(route, document, step, intent) for step in document["steps"])
         return PreparedOperation(target, Steps(first, tuple(rest)))
-    return PreparedOperation(target, None, _outcome_of(document))
-
-
-def _outcome_of(document: Mapping[str, Any]) -> Outcome:
-    if "outcome" in document:
-        return load_outcome(document["outcome"])
-    return Outcome(document["id"], None, {}, replayed=True)
+    return PreparedOperation(target, None, outcome)
 
 
 def _dump_write(write: Write) -> dict[str, Any]:

@@ -7,7 +7,7 @@ Anybody may do so at any time: the log decides, and a step without its intent do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -58,7 +58,7 @@ class OperationPlane(Protocol):
         """The routing model in force."""
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find where a class lives."""
+        """Return the route of a class."""
 
     async def newest_model(self) -> RoutingModel:
         """Look for a newer routing model."""
@@ -81,7 +81,7 @@ class TransactionResolver:
         self._log = log
         self._observe = observe
         self.intents = IntentStore(calls.systems)
-        self._applier = Applier(calls, self.intents, plane.remove_copy)
+        self.applier = Applier(calls, self.intents, plane.remove_copy)
         self._applying: dict[str, asyncio.Task[Any]] = {}
         self._finished: list[str] = []
         self._removing: asyncio.Task[None] | None = None
@@ -115,7 +115,7 @@ class TransactionResolver:
     async def _resolve(self, entry: Entry, keys: Sequence[RecordKey]) -> None:
         if entry.state is State.COMMITTED:
             # Rolled forward once for all who meet it here; they back off further if it takes long.
-            task = self._applying.get(entry.intent) or self._start(entry, self._roll_forward(entry))
+            task = self._applying.get(entry.intent) or self._start(entry)
             await asyncio.wait([task], timeout=MAX_PAUSE_S)
         elif entry.state is State.PREPARING and entry.overdue:
             await self.resolve_entry(entry)
@@ -134,22 +134,24 @@ class TransactionResolver:
             await self._log.postpone(entry.intent, RETRY_S)
             raise
         results_or_raise(answers)
-        self._notify(entry, applied=True)
+        self._observe(RedoRecovered(entry.database, entry.intent, "applied"))
 
     async def _remove_aborted(self, entry: Entry) -> None:
         # By an older model, records of a class placed anew would be missed.
         await self._plane.newest_model()
-        await self.intents.unlock(record_keys(await self._targets(entry)), entry.intent)
+        routes = [(await self._route(entry.database, name), id_) for name, id_ in entry.records]
+        targets = [Target(route, id_) for route, id_ in routes if route is not None]
+        await self.intents.unlock(record_keys(targets), entry.intent)
         await self._log.remove([entry.intent])
         if entry.records:
-            self._notify(entry, applied=False)
+            self._observe(RedoRecovered(entry.database, entry.intent, "dropped"))
 
     async def roll_forward(self, entry: Entry) -> list[Answer]:
         """Apply what a write has committed; returns the answer to each operation.
 
         It goes on if the caller is cancelled.
         """
-        return await asyncio.shield(self._start(entry, self._roll_forward(entry)))
+        return await asyncio.shield(self._start(entry))
 
     async def _roll_forward(self, entry: Entry) -> list[Answer]:
         # By an older model, a fragment would seem to have left the class.
@@ -173,15 +175,15 @@ class TransactionResolver:
         finally:
             self._applying.pop(entry.intent, None)
 
-    def _start(
-        self, entry: Entry, applying: Coroutine[Any, Any, list[Answer]]
-    ) -> asyncio.Task[list[Answer]]:
+    def _start(self, entry: Entry) -> asyncio.Task[list[Answer]]:
+        """Start to roll a write forward."""
+
         def forget(task: asyncio.Task[list[Answer]]) -> None:
             self._applying.pop(entry.intent, None)
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not log it where nobody awaits
 
-        task = self._applying[entry.intent] = asyncio.create_task(applying)
+        task = self._applying[entry.intent] = asyncio.create_task(self._roll_forward(entry))
         task.add_done_callback(forget)
         return task
 
@@ -190,14 +192,13 @@ class TransactionResolver:
     ) -> list[Answer]:
         prepared = [one for one in committed if isinstance(one, PreparedOperation)]
         try:
-            applied = iter(await self._applier.apply(prepared, entry.intent))
+            applied = iter(await self.applier.apply(prepared, entry.intent))
             answers = [
                 next(applied) if isinstance(one, PreparedOperation) else one for one in committed
             ]
         except MediatorError as error:
             answers = [error] * len(committed)
-        failed = [answer for answer in answers if isinstance(answer, MediatorError)]
-        if not failed:
+        if not any(isinstance(answer, MediatorError) for answer in answers):
             await self._finish(entry, answers)
         else:
             with suppress(Unavailable):
@@ -265,18 +266,6 @@ class TransactionResolver:
         """Wait for what is being applied, and removed from the log."""
         tasks = [*self._applying.values(), self._removing]
         await asyncio.gather(*(task for task in tasks if task), return_exceptions=True)
-
-    def _notify(self, entry: Entry, *, applied: bool) -> None:
-        outcome: Any = "applied" if applied else "dropped"
-        self._observe(RedoRecovered(entry.database, entry.intent, outcome))
-
-    async def _targets(self, entry: Entry) -> list[Target]:
-        targets = []
-        for class_name, id_ in entry.records:
-            route = await self._route(entry.database, class_name)
-            if route is not None:
-                targets.append(Target(route, id_))
-        return targets
 
     async def _route(self, database: str, class_name: str) -> ClassRoute | None:
         try:

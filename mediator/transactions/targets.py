@@ -34,9 +34,7 @@ class Target:
 class LockedObject:
     """An object under intents: nobody changes it until they are removed.
 
-    Attributes:
-        target: The object.
-        fragments: The state of the record of each fragment.
+    `fragments` has the state of the record of each fragment.
     """
 
     target: Target

@@ -35,14 +35,7 @@ async def validate(
     intent: str,
     now: Callable[[], float],
 ) -> dict[str, list[RecordKey]]:
-    """Check that the read set is unchanged.
-
-    Args:
-        intents: Reads the states of records.
-        reads: The read set.
-        routes: The classes that it names, as far as they exist.
-        intent: The transaction's own intent.
-        now: Returns the seconds since the epoch.
+    """Check that the read set is unchanged; `routes` are its classes, as far as they exist.
 
     Returns:
         The records with intents of others, by intent: as long as there are any, the transaction

@@ -9,14 +9,19 @@ from fastapi import APIRouter
 from app.admin.api.responses import Body, json_request, part
 from app.http.framework import SmallBodies
 from mediator.base.errors import NotFound
-from mediator.staleness_probes.model import ProbeLimits, read_request
+from mediator.staleness_probes.model import (
+    MAX_COUNT,
+    MAX_DURATION_S,
+    MAX_RATE,
+    MAX_TIMEOUT_S,
+    read_request,
+)
 from mediator.staleness_probes.service import StalenessProbes
 
 __all__ = ["Probes", "router"]
 
 router = APIRouter(route_class=SmallBodies)
 
-_MOST: Final = ProbeLimits()
 _NAME: Final = {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,62}$"}
 
 PROBE_REQUEST: Final[dict[str, Any]] = {
@@ -31,22 +36,22 @@ PROBE_REQUEST: Final[dict[str, Any]] = {
             "default": "fresh",
             "description": "fresh, view, or the URL of a cache in PORTOLAN_PROBE_CACHES.",
         },
-        "count": {"type": "integer", "minimum": 1, "maximum": _MOST.count, "default": 100},
+        "count": {"type": "integer", "minimum": 1, "maximum": MAX_COUNT, "default": 100},
         "rate": {
             "type": "number",
             "exclusiveMinimum": 0,
-            "maximum": _MOST.rate,
+            "maximum": MAX_RATE,
             "default": 10,
             "description": "Measurements in a second; all must begin within"
-            f" {_MOST.duration_s:g} seconds.",
+            f" {MAX_DURATION_S:g} seconds.",
         },
         "timeout_s": {
             "type": "number",
             "exclusiveMinimum": 0,
-            "maximum": _MOST.timeout_s,
+            "maximum": MAX_TIMEOUT_S,
             "default": 10,
         },
-        "delta_s": {"type": "number", "exclusiveMinimum": 0, "maximum": _MOST.timeout_s},
+        "delta_s": {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S},
         "bound_s": {"type": "number", "minimum": 0},
     },
 }
@@ -60,7 +65,7 @@ async def begin_probe(probes: Probes, body: Body) -> dict[str, Any]:
 
     It writes to scratch objects of the class, which are removed at the end.
     """
-    return await probes.start(read_request(body, probes.limits))
+    return await probes.start(read_request(body))
 
 
 @router.get("/probes/staleness")

@@ -49,7 +49,7 @@ async def begin(request: Request, probes: Probes) -> Response:
         "count": _number(form.get("count")),
         "rate": _number(form.get("rate")),
     }
-    await probes.start(read_request(probe, probes.limits))
+    await probes.start(read_request(probe))
     return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
 
 

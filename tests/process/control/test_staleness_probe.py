@@ -21,7 +21,6 @@ from app.settings.main import CacheSettings
 from mediator.base.clock import SystemClock
 from mediator.data_plane.port import DataPlane
 from mediator.schema.parse import parse_schema
-from mediator.staleness_probes.model import ProbeLimits
 from mediator.staleness_probes.service import StalenessProbes
 from tests.faults.conditions import eventually
 from tests.process.caching.serving import served
@@ -63,10 +62,8 @@ def plane() -> MemoryPlane:
 
 
 @asynccontextmanager
-async def admin_of(
-    data: DataPlane, *caches: str, limits: ProbeLimits | None = None
-) -> AsyncIterator[httpx.AsyncClient]:
-    probes = StalenessProbes(data, SystemClock(), cache_readers(caches), limits)
+async def admin_of(data: DataPlane, *caches: str) -> AsyncIterator[httpx.AsyncClient]:
+    probes = StalenessProbes(data, SystemClock(), cache_readers(caches))
     control: Any = SimpleNamespace(readiness=None)
     app = create_admin_app(control, CollectorRegistry(), AdminContext(probes=probes))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -242,11 +242,11 @@ async def test_what_was_committed_in_time_is_applied_though_it_has_expired_since
     await aging.create(database, "articles", "a", title="old", hits=7)
     write = inc(database, "articles", "a", fingerprint="f")
     with monkeypatch.context() as patched:
-        patched.setattr(transactions.resolver._applier, "apply", _away)
+        patched.setattr(transactions.resolver.applier, "apply", _away)
         with pytest.raises(OutcomeUnknown):
             await transactions.run(Transaction(database, operation, (), (write,), "f"))
     await clock.put(LATER_S)
-    entry = await transactions._log.find_operation(operation)
+    entry = await transactions.log.find_operation(operation)
     assert entry is not None
     await transactions.resolver.roll_forward(entry)
     await clock.put(0.0)

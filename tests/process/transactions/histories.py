@@ -182,14 +182,14 @@ class History:
     async def find_out(self, attempt: Attempt) -> None:
         """See what became of a transaction whose coordinator is dead."""
         transactions = self.mediator.mediator.transactions
-        log = transactions._log
+        log = transactions.log
         async with asyncio.timeout(60):
             while entry := await log.find_operation(attempt.operation):
                 if entry.state is State.DONE:
                     self._note(attempt, [told["versions"] for told in entry.answer or ()])
                     return
                 await log.postpone(entry.intent, 0)
-                await transactions.recover()
+                await transactions.resolver.recover()
                 await asyncio.sleep(0.01)
         if attempt.acknowledged is not None:
             assert not attempt.touched, f"{attempt.operation} was acknowledged and is lost"

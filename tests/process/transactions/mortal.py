@@ -60,7 +60,7 @@ FATE: ContextVar[Fate | None] = ContextVar("fate", default=None)
 def make_mortal(mediator: Mediator, patched: pytest.MonkeyPatch) -> None:
     """Let those who have a fate meet it, at every call that leaves the process."""
     transactions = mediator.transactions
-    _wrap(patched, transactions._log, LOG)
+    _wrap(patched, transactions.log, LOG)
     _wrap(patched, transactions.resolver.intents, MARKER)
     for guarded in mediator.systems:
         _wrap(patched, guarded.store, ("write",))

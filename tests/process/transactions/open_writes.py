@@ -18,7 +18,7 @@ _OPEN = and_(table.c.state != State.DONE, table.c.database != "")
 
 async def open_writes(replica: Service) -> list[str]:
     """Return the states of the writes that are not over."""
-    async with _log(replica)._catalogue.begin() as connection:
+    async with replica.mediator.catalogue.begin() as connection:
         found = await connection.execute(select(table.c.state).where(_OPEN))
         return list(found.scalars())
 
@@ -31,14 +31,14 @@ async def let_overdue(replica: Service, in_s: float = 0.0) -> None:
         in_s: In how many seconds they end; recovery leaves them alone until then.
     """
     ends = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, in_s)
-    async with _log(replica)._catalogue.begin() as connection:
+    async with replica.mediator.catalogue.begin() as connection:
         await connection.execute(update(table).where(_OPEN).values(leased_until=ends))
 
 
 async def expire(replica: Service) -> None:
     """Let the leases of dead coordinators pass, and wait until nothing of them is left."""
     await let_overdue(replica)
-    await replica.mediator.transactions.recover()
+    await replica.mediator.transactions.resolver.recover()
     await all_over(replica)
 
 
@@ -52,6 +52,6 @@ async def all_over(replica: Service) -> None:
 
 
 def _log(replica: Service) -> CatalogueTransactions:
-    log = replica.mediator.transactions._log
+    log = replica.mediator.transactions.log
     assert isinstance(log, CatalogueTransactions)
     return log

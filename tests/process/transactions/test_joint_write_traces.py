@@ -30,7 +30,8 @@ from tests.process.transactions.test_joint_interleavings import (
     write,
     write_of,
 )
-from tests.properties.transactions.joint_write_model import Move, State, World, beginning, moves
+from tests.properties.transactions.joint_write_model import beginning, moves
+from tests.properties.transactions.joint_write_states import Move, State, World
 
 __all__ = ["other", "pairs"]
 
@@ -101,7 +102,7 @@ class Recorder:
                 self._wrap(patched, store, "lock", partial(self._locked, at))
                 self._wrap(patched, store, "write", partial(self._written, at))
                 self._wrap(patched, store, "unlock", partial(self._unlocked, at))
-            log = each.mediator.transactions._log
+            log = each.mediator.transactions.log
             self._wrap(patched, log, "begin", self._begun)
             self._wrap(patched, log, "commit", self._committed)
             self._wrap(patched, log, "abort", self._aborted)

@@ -67,9 +67,9 @@ async def drop(mediator: Service, database: str) -> None:
 
 
 async def logged(mediator: Service, operation: str) -> list[str]:
-    log = mediator.mediator.transactions._log
+    log = mediator.mediator.transactions.log
     assert isinstance(log, CatalogueTransactions)
-    async with log._catalogue.begin() as connection:
+    async with mediator.mediator.catalogue.begin() as connection:
         found = await connection.execute(
             select(table.c.state).where(table.c.operation == operation)
         )
@@ -81,7 +81,7 @@ async def test_a_class_that_goes_before_it_is_logged_is_not_found(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
     transactions, wanted = mediator.mediator.transactions, both(shop, unique())
-    of: Any = transactions._phases if begins == "is about to begin" else transactions._log
+    of: Any = transactions.phases if begins == "is about to begin" else transactions.log
     monkeypatch.setattr(of, "begin", dropping(mediator, shop, of.begin, before=True))
     with pytest.raises(NotFound, match="no class users"):
         await run(mediator, wanted)
@@ -109,7 +109,7 @@ async def test_no_class_goes_while_a_transaction_writes_to_it(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     transactions, wanted = mediator.mediator.transactions, both(shop, unique())
-    taken, refused = getattr(transactions._log, step), []
+    taken, refused = getattr(transactions.log, step), []
 
     async def then_drop(*args: Any) -> Any:
         result = await taken(*args)
@@ -119,7 +119,7 @@ async def test_no_class_goes_while_a_transaction_writes_to_it(
         return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(transactions._log, step, then_drop)
+        patched.setattr(transactions.log, step, then_drop)
         first = await run(mediator, wanted)
     again = await run(mediator, wanted)
     assert refused
@@ -134,8 +134,8 @@ async def test_a_class_goes_while_transactions_write_to_others(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, id_ = mediator.mediator.transactions, "users"  # an id may be the class's name
-    step = dropping(mediator, shop, transactions._log.commit, before=False)
-    monkeypatch.setattr(transactions._log, "commit", step)
+    step = dropping(mediator, shop, transactions.log.commit, before=False)
+    monkeypatch.setattr(transactions.log, "commit", step)
     wanted = Transaction(shop, unique("tx"), (), (put(shop, "carts", id_, n=1),), "f")
     await run(mediator, wanted)
     assert await mediator.values(shop, "carts", id_) == {"n": 1}

@@ -11,136 +11,32 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum, IntEnum, auto
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-__all__ = ["RECORDS", "Found", "Move", "Rule", "State", "World", "beginning", "moves", "search"]
+from tests.properties.transactions.joint_write_states import (
+    FREE,
+    RECORDS,
+    At,
+    Coordinator,
+    Log,
+    Move,
+    Reader,
+    Record,
+    Rule,
+    Sent,
+    State,
+    World,
+    acknowledged,
+    begun,
+    has_intent,
+    logged,
+    put,
+    replaced,
+    with_coordinator,
+)
 
-RECORDS: Final = (0, 1)
-"""The anchor, and the other record."""
-
-FREE: Final = -1
-
-
-class Rule(Enum):
-    """What the protocol asks for; the search breaks each of them on purpose."""
-
-    WRITES_MEET_INTENTS = auto()
-    STEPS_NEED_INTENTS = auto()
-    COMMIT_NEEDS_ALL_INTENTS = auto()
-    COMMIT_NEEDS_THE_LOG = auto()
-    UNKNOWN_IS_ABORTED_FIRST = auto()
-    ABORTED_BEFORE_UNLOCKED = auto()
-    FINISHED_AFTER_APPLIED = auto()
-    READERS_COMPARE_JOINT_WRITES = auto()
-    SECOND_LOOK_COMPARES_VERSIONS = auto()
-    SECOND_LOOK_SEES_INTENTS = auto()
-
-
-class Log(IntEnum):
-    """What the log says of a joint write."""
-
-    UNKNOWN = auto()
-    PREPARING = auto()
-    ABORTED = auto()
-    COMMITTED = auto()
-    FINISHED = auto()
-
-
-class At(IntEnum):
-    """Where a coordinator stands."""
-
-    IDLE = auto()
-    LOCKING = auto()
-    COMMITTING = auto()
-    APPLYING = auto()
-    ACKNOWLEDGED = auto()
-    LEFT = auto()
-    """It has given up, and lets go of its intents; it will not ask to commit any more."""
-    GONE = auto()
-
-
-class Sent(IntEnum):
-    """What became of a message."""
-
-    NOT = auto()
-    UNDER_WAY = auto()
-    DONE = auto()
-    REFUSED = auto()
-
-
-@dataclass(frozen=True)
-class World:
-    """What there is, and which rules hold.
-
-    Attributes:
-        joint: The records that each joint write touches; it locks both.
-        singles: The records that the client writes one after the other.
-        reads: How often the object is read.
-        crashes: How many coordinators stop.
-        equal: Whether the records carry the same joint write at first.
-        broken: A rule that does not hold.
-    """
-
-    joint: tuple[tuple[int, ...], ...] = ((0, 1),)
-    singles: tuple[int, ...] = ()
-    reads: int = 0
-    crashes: int = 1
-    equal: bool = True
-    broken: Rule | None = None
-
-    def keeps(self, rule: Rule) -> bool:
-        return self.broken is not rule
-
-
-class Record(NamedTuple):
-    """A record: the writes that took effect, the intent, and the last joint write."""
-
-    writes: tuple[int, ...]
-    intent: int
-    joint: int
-
-
-class Coordinator(NamedTuple):
-    """The coordinator of a joint write, and its messages."""
-
-    at: At
-    begin: Sent
-    locks: tuple[Sent, Sent]
-    commit: Sent
-
-
-class Reader(NamedTuple):
-    """A reader: what it has read of each record, this time and the time before."""
-
-    now: tuple[Record | None, Record | None] = (None, None)
-    first: tuple[Record, Record] | None = None
-    acknowledged: int = 0
-
-
-class State(NamedTuple):
-    """Everything; writes are known by numbers, sets of them as bits."""
-
-    records: tuple[Record, Record]
-    log: tuple[Log, ...]
-    coordinators: tuple[Coordinator, ...]
-    crashes: int
-    singles: int
-    reads: int
-    reader: Reader | None
-    acknowledged: int
-    before: tuple[int, ...]
-    """For each write, those that were acknowledged before it began."""
-
-
-class Move(NamedTuple):
-    """A step, where it leads, and whether it breaks a promise."""
-
-    what: str
-    state: State
-    broken: bool = False
+__all__ = ["Found", "beginning", "moves", "search"]
 
 
 class Found(NamedTuple):
@@ -231,26 +127,28 @@ def _coordinating(world: World, state: State, number: int, it: Coordinator) -> I
     if it.at in (At.ACKNOWLEDGED, At.LEFT, At.GONE):
         return
     if it.at is At.IDLE:
-        begun = Coordinator(At.LOCKING, Sent.UNDER_WAY, (Sent.UNDER_WAY,) * 2, Sent.NOT)
-        yield Move(f"J{number} begins", _begun(_with(state, number, begun), number))
+        started = Coordinator(At.LOCKING, Sent.UNDER_WAY, (Sent.UNDER_WAY,) * 2, Sent.NOT)
+        yield Move(f"J{number} begins", begun(with_coordinator(state, number, started), number))
         return
     if state.crashes:
         gone = state._replace(crashes=state.crashes - 1)
-        yield Move(f"J{number} stops", _with(gone, number, it._replace(at=At.GONE)))
+        yield Move(f"J{number} stops", with_coordinator(gone, number, it._replace(at=At.GONE)))
     if it.at is At.LOCKING and it.locks == (Sent.DONE, Sent.REFUSED):
         # Who has the anchor waits for the rest; who has not takes its intents back.
         again = it._replace(locks=(Sent.DONE, Sent.UNDER_WAY))
-        yield Move(f"J{number} waits for record 1", _with(state, number, again))
+        yield Move(f"J{number} waits for record 1", with_coordinator(state, number, again))
     if it.at is At.LOCKING and _may_commit(world, it):
         asked = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
-        yield Move(f"J{number} asks to commit", _with(state, number, asked))
+        yield Move(f"J{number} asks to commit", with_coordinator(state, number, asked))
     if it.at is At.LOCKING or it.commit is Sent.REFUSED:
-        yield Move(f"J{number} gives up", _with(state, number, it._replace(at=At.LEFT)))
+        yield Move(f"J{number} gives up", with_coordinator(state, number, it._replace(at=At.LEFT)))
     if it.at is At.COMMITTING and it.commit is Sent.DONE:
-        yield Move(f"J{number} applies", _with(state, number, it._replace(at=At.APPLYING)))
+        yield Move(
+            f"J{number} applies", with_coordinator(state, number, it._replace(at=At.APPLYING))
+        )
     if it.at is At.APPLYING and _is_applied(world, state, number):
-        after = _with(state, number, it._replace(at=At.ACKNOWLEDGED))
-        yield Move(f"J{number} acknowledges", _acknowledged(after, number))
+        after = with_coordinator(state, number, it._replace(at=At.ACKNOWLEDGED))
+        yield Move(f"J{number} acknowledges", acknowledged(after, number))
 
 
 def _may_commit(world: World, it: Coordinator) -> bool:
@@ -264,38 +162,40 @@ def _delivering(world: World, state: State, number: int, it: Coordinator) -> Ite
     """Messages of a coordinator arrive, whether it is still there or not."""
     if it.begin is Sent.UNDER_WAY:
         fresh = state.log[number] is Log.UNKNOWN
-        after = _logged(state, number, Log.PREPARING) if fresh else state
+        after = logged(state, number, Log.PREPARING) if fresh else state
         sent = Sent.DONE if fresh else Sent.REFUSED
-        yield Move(f"J{number} is logged", _with(after, number, it._replace(begin=sent)))
+        yield Move(f"J{number} is logged", with_coordinator(after, number, it._replace(begin=sent)))
     for at in RECORDS:
         if it.locks[at] is Sent.UNDER_WAY:
             free = state.records[at].intent == FREE
-            after = _put(state, at, intent=number) if free else state
-            locks = _replaced(it.locks, at, Sent.DONE if free else Sent.REFUSED)
-            after = _with(after, number, it._replace(locks=locks))
+            after = put(state, at, intent=number) if free else state
+            locks = replaced(it.locks, at, Sent.DONE if free else Sent.REFUSED)
+            after = with_coordinator(after, number, it._replace(locks=locks))
             yield Move(f"J{number} locks record {at}", after)
     if it.commit is Sent.UNDER_WAY:
         may = state.log[number] is Log.PREPARING or not world.keeps(Rule.COMMIT_NEEDS_THE_LOG)
-        after = _logged(state, number, Log.COMMITTED) if may else state
+        after = logged(state, number, Log.COMMITTED) if may else state
         sent = Sent.DONE if may else Sent.REFUSED
-        yield Move(f"J{number} is committed", _with(after, number, it._replace(commit=sent)))
+        yield Move(
+            f"J{number} is committed", with_coordinator(after, number, it._replace(commit=sent))
+        )
 
 
 def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
     """What anybody does about a write, whenever they come across it."""
     log = state.log[number]
-    if log is Log.PREPARING or (log is Log.UNKNOWN and _has_intent(state, number)):
-        yield Move(f"J{number} is aborted", _logged(state, number, Log.ABORTED))
+    if log is Log.PREPARING or (log is Log.UNKNOWN and has_intent(state, number)):
+        yield Move(f"J{number} is aborted", logged(state, number, Log.ABORTED))
     if log in (Log.COMMITTED, Log.FINISHED):
         for at in RECORDS:
             yield from _applying(world, state, number, at)
     done = _is_applied(world, state, number) or not world.keeps(Rule.FINISHED_AFTER_APPLIED)
     if log is Log.COMMITTED and done:
-        yield Move(f"J{number} is finished", _logged(state, number, Log.FINISHED))
+        yield Move(f"J{number} is finished", logged(state, number, Log.FINISHED))
     if _may_unlock(world, log) or state.coordinators[number].at is At.LEFT:
         for at in RECORDS:
             if state.records[at].intent == number:
-                yield Move(f"J{number}'s intent at {at} goes", _put(state, at, intent=FREE))
+                yield Move(f"J{number}'s intent at {at} goes", put(state, at, intent=FREE))
 
 
 def _may_unlock(world: World, log: Log) -> bool:
@@ -315,15 +215,15 @@ def _applying(world: World, state: State, number: int, at: int) -> Iterator[Move
     what = f"J{number} is applied at {at}"
     if at not in world.joint[number]:
         if record.intent == number:
-            yield Move(what, _put(state, at, intent=FREE, joint=number))
+            yield Move(what, put(state, at, intent=FREE, joint=number))
         return
     if record.writes.count(number) < 2:
         intent = FREE if record.intent == number else record.intent
-        yield _written(what, _put(state, at, intent=intent, joint=number), at, number)
+        yield _written(what, put(state, at, intent=intent, joint=number), at, number)
 
 
 def _is_applied(world: World, state: State, number: int) -> bool:
-    return not _has_intent(state, number) and all(
+    return not has_intent(state, number) and all(
         number in state.records[at].writes for at in world.joint[number]
     )
 
@@ -334,21 +234,21 @@ def _single(world: World, state: State) -> Iterator[Move]:
         return
     at, number = world.singles[state.singles], len(world.joint) + state.singles
     if state.records[at].intent == FREE or not world.keeps(Rule.WRITES_MEET_INTENTS):
-        begun = _begun(state, number)._replace(singles=state.singles + 1)
-        move = _written(f"S{number} writes record {at}", begun, at, number)
-        yield move._replace(state=_acknowledged(move.state, number))
+        started = begun(state, number)._replace(singles=state.singles + 1)
+        move = _written(f"S{number} writes record {at}", started, at, number)
+        yield move._replace(state=acknowledged(move.state, number))
 
 
 def _reading(world: World, state: State) -> Iterator[Move]:
     reader = state.reader
     if reader is None:
         if state.reads:
-            begun = Reader(acknowledged=state.acknowledged)
-            yield Move("a read begins", state._replace(reads=state.reads - 1, reader=begun))
+            started = Reader(acknowledged=state.acknowledged)
+            yield Move("a read begins", state._replace(reads=state.reads - 1, reader=started))
         return
     for at in RECORDS:
         if reader.now[at] is None:
-            read = _replaced(reader.now, at, state.records[at])
+            read = replaced(reader.now, at, state.records[at])
             yield Move(f"record {at} is read", state._replace(reader=reader._replace(now=read)))
     one, other = reader.now
     if one is not None and other is not None:
@@ -385,7 +285,7 @@ def _is_stable(world: World, first: tuple[Record, Record], read: tuple[Record, R
 
 def _written(what: str, state: State, at: int, number: int) -> Move:
     writes = (*state.records[at].writes, number)
-    after = _put(state, at, writes=writes)
+    after = put(state, at, writes=writes)
     return Move(what, after, _is_cyclic(after) or writes.count(number) > 1)
 
 
@@ -401,32 +301,3 @@ def _is_cyclic(state: State) -> bool:
             if follows[number] >> middle & 1:
                 follows[number] |= follows[middle]
     return any(follows[number] >> number & 1 for number in range(count))
-
-
-def _has_intent(state: State, number: int) -> bool:
-    return any(record.intent == number for record in state.records)
-
-
-def _begun(state: State, number: int) -> State:
-    return state._replace(before=_replaced(state.before, number, state.acknowledged))
-
-
-def _acknowledged(state: State, number: int) -> State:
-    return state._replace(acknowledged=state.acknowledged | 1 << number)
-
-
-def _with(state: State, number: int, coordinator: Coordinator) -> State:
-    return state._replace(coordinators=_replaced(state.coordinators, number, coordinator))
-
-
-def _logged(state: State, number: int, log: Log) -> State:
-    return state._replace(log=_replaced(state.log, number, log))
-
-
-def _put(state: State, at: int, **changes: Any) -> State:
-    record = state.records[at]._replace(**changes)
-    return state._replace(records=_replaced(state.records, at, record))
-
-
-def _replaced(items: tuple[Any, ...], at: int, item: object) -> Any:
-    return (*items[:at], item, *items[at + 1 :])

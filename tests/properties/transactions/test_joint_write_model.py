@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.properties.transactions.joint_write_model import Rule, World, search
+from tests.properties.transactions.joint_write_model import search
+from tests.properties.transactions.joint_write_states import Rule, World
 
 BOTH, ANCHOR = (0, 1), (0,)
 

@@ -284,7 +284,7 @@ async def test_a_view_that_gets_late_is_told_of_before_its_bound_breaks() -> Non
     log, seen = _Log(), list[Observation]()
     nothing = cast("Any", None)
     context = ViewContext(
-        nothing, nothing, nothing, _Leases(), watermarks, lambda: model, "one", time
+        nothing, nothing, _Leases(), nothing, watermarks, lambda: model, "one", time
     )
     lateness = StalenessMonitor(context, log, seen.append)
     for age in (1.0, 4.5, 4.8, 3.0, 1.0):

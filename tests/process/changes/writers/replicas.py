@@ -1,30 +1,27 @@
-"""What relays of records tell the feed of how far they are, with records in memory."""
+"""Replicas with records in memory, whose fate is to stand still at a step."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from mediator.base.clock import SystemClock
-from mediator.base.concurrency import end
-from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollbackFound, Observation
+from mediator.base.observation import Observation
 from mediator.changes.feed import BEGINNING, PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import RelayContext, SystemRoutes
-from mediator.changes.writers import EXPIRED_S, LEASE_S, Writers
+from mediator.changes.writers import EXPIRED_S, Writers
 from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed
-from mediator.coordination.writers import RECOVERED, WRITERS, RedisWriters
+from mediator.coordination.writers import RedisWriters
 from mediator.model.change import Change
 from mediator.routing.model import RoutingModel
-from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, UnrelayedChanges
+from mediator.stores.port import Fragment, StoreUnavailable, UnrelayedChanges
 
 
 class MemoryRecords:
@@ -203,171 +200,6 @@ class Bench:
         return [change.id for change in sorted(found, key=lambda c: c.version)]
 
 
-@pytest.fixture
-async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
-    bench = Bench(redis_config.url)
-    yield bench
-    keys = [key async for key in bench.redis.scan_iter(f"*{bench.database}*")]
-    if keys:
-        await bench.redis.delete(*keys)
-    await bench.client.close()
-    await bench.redis.aclose()
-
-
-async def test_what_is_brought_is_told(bench: Bench) -> None:
-    [one] = await bench.settled("one")
-    before = await bench.feed.tick()
-    ids = [bench.write(one, f"o{n % 5}") for n in range(1_500)]
-    while not await bench.until_tick() > before:
-        await one.run()
-    assert await bench.ids() == ids
-    assert sum(o.count for o in bench.observed if isinstance(o, ChangesRelayed)) == 1_500
-
-
-async def test_nothing_is_complete_before_the_first_sweep(bench: Bench) -> None:
-    """Nor before whoever may have been forgotten by the server holds no lease any more."""
-    ids = [bench.write(bench.replica("dead"))]
-    one = bench.replica("one")
-    await one.run()
-    assert await bench.until_tick() < 0
-    bench.clock.at += EXPIRED_S + 1
-    ids.append(bench.write(bench.replica("forgotten")))
-    one.store.away = True
-    with pytest.raises(StoreUnavailable):
-        await one.run()
-    assert await bench.until_tick() < 0
-    one.store.away = False
-    for _ in range(2):
-        await one.run()
-    assert await bench.ids() == ids
-    assert await bench.until_tick() > 0
-
-
-async def test_a_replica_that_lags_holds_the_time_back(bench: Bench) -> None:
-    slow, quick = await bench.settled("slow", "quick")
-    last = await bench.until_tick()
-    bench.write(slow)
-    for _ in range(3):
-        await quick.run()
-        await slow.writers.renew()
-        bench.clock.at += LEASE_S - 1
-    assert await bench.until_tick() <= last
-    await slow.run()
-    await quick.run()
-    assert await bench.until_tick() > last
-
-
-async def test_a_replica_that_died_is_swept_after_and_retired(bench: Bench) -> None:
-    dead, one = await bench.settled("dead", "one")
-    last, sweeps = await bench.until_tick(), one.store.sweeps
-    ids = [bench.write(dead)]
-    await one.run()
-    bench.clock.at += LEASE_S
-    await one.run()
-    assert await bench.until_tick() <= last, "it may acknowledge to the end of its lease"
-    bench.clock.at += EXPIRED_S
-    for _ in range(3):
-        await one.run()
-    assert one.store.sweeps > sweeps
-    assert await bench.ids() == ids
-    assert await bench.until_tick() > last
-
-
-async def test_a_replica_that_is_cut_off_acknowledges_no_more_than_others_wait_for(
-    bench: Bench,
-) -> None:
-    """Whatever it acknowledged is below no tick that is told without it."""
-    cut, one = await bench.settled("cut", "one")
-    assert cut.writers.may_acknowledge(bench.system, bench.database)
-    acknowledged: list[str] = []
-    for _ in range(40):
-        bench.clock.at += 0.5
-        if cut.writers.may_acknowledge(bench.system, bench.database):
-            acknowledged.append(bench.write(cut))
-            last = await bench.feed.tick()
-        await one.run()
-        if await bench.until_tick() > last:
-            assert await bench.ids() == acknowledged
-    assert acknowledged
-    assert await bench.until_tick() > last
-
-
-async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> None:
-    quiet, one = await bench.settled("quiet", "one")
-    ids = [bench.write(quiet)]
-    await quiet.run()
-    await one.run()
-    life = await bench.feed.generation(bench.database)
-    for _ in range(2):
-        bench.clock.at += EXPIRED_S + 1
-        await one.run()
-    assert not quiet.writers.may_acknowledge(bench.system, bench.database)
-    await quiet.writers.renew()
-    assert not quiet.writers.may_acknowledge(bench.system, bench.database), "no feed counts it"
-    for _ in range(2):
-        await quiet.run()
-        assert quiet.writers.may_acknowledge(bench.system, bench.database)
-        ids.append(bench.write(quiet))
-        written = await bench.feed.tick()
-        await one.run()
-        assert await bench.until_tick() < written, "it is counted again"
-    await quiet.run()
-    assert await bench.ids() == ids
-    assert FeedRollbackFound(bench.system) not in bench.observed
-    assert await bench.feed.generation(bench.database) == life, "followers go on"
-
-
-async def test_a_replica_that_ends_is_not_waited_for(bench: Bench) -> None:
-    ends, other = await bench.settled("ends", "one")
-    ids = [bench.write(ends)]
-    await ends.relays.close()
-    assert not ends.writers.may_acknowledge(bench.system, bench.database)
-    assert await bench.ids() == ids
-    last = await bench.until_tick()
-    await other.run()
-    assert await bench.until_tick() > last
-
-
-async def test_another_run_of_the_server_is_waited_out(bench: Bench) -> None:
-    """It may lack the registration of a replica that holds its lease, and is cut off."""
-    forgotten, one = await bench.settled("forgotten", "one")
-    await bench.redis.hdel(WRITERS, f"forgotten_{bench.database}")
-    await bench.redis.hset(RECOVERED, bench.system, "the last run")
-    last = await bench.until_tick()
-    await one.run()
-    ids = [bench.write(forgotten)]
-    bench.clock.at += LEASE_S
-    await one.run()
-    assert await bench.until_tick() <= last
-    bench.clock.at += EXPIRED_S
-    for _ in range(2):
-        await one.run()
-    assert await bench.ids() == ids
-    assert await bench.until_tick() > last
-
-
-async def test_what_a_feed_has_lost_is_brought_before_anything_else(bench: Bench) -> None:
-    [one] = await bench.settled("one")
-    ids = [bench.write(one) for _ in range(3)]
-    await one.run()
-    keys = [key async for key in bench.redis.scan_iter(f"*{bench.database}*")]
-    older = {key: await bench.redis.dump(key) or b"" for key in keys}
-    ids += [bench.write(one) for _ in range(3)]
-    await one.run()
-    life = await bench.feed.generation(bench.database)
-    for key in keys:
-        await bench.redis.restore(key, 0, older[key], replace=True)
-    ids += [bench.write(one) for _ in range(3)]
-    await one.run()
-    assert await bench.ids() == ids
-    assert FeedRollbackFound(bench.system) in bench.observed
-    # What is brought again may stand before positions that were given before.
-    assert await bench.feed.generation(bench.database) != life
-    assert not any(isinstance(o, FeedGapFound) for o in bench.observed)
-    await one.run()
-    assert bench.observed.count(FeedRollbackFound(bench.system)) == 1
-
-
 class History:
     """What was acknowledged, with a tick of that moment or later."""
 
@@ -405,38 +237,3 @@ class History:
             told = await feed.read(database, partition, after, 100_000)
             self._found.update(change.id for _, change in told)
             self._read[partition] = told[-1][0] if told else after
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("lives", [False, True], ids=["killed", "stalled"])
-async def test_nothing_is_missing_whenever_a_replica_stands_still(
-    bench: Bench, *, after: bool, lives: bool
-) -> None:
-    """At every call to what replicas share, for longer than a lease; while another one has died."""
-    [one] = await bench.settled("one")
-    step, history = 0, History(bench)
-    ended = False
-    while not ended:
-        step += 1
-        dead, fate = bench.replica(f"dead{step}"), Fate(step, after=after)
-        await history.live(dead, 1)
-        await history.write(dead)
-        victim = bench.replica(f"victim{step}", fate)
-        life = asyncio.create_task(history.live(victim, 3))
-        stands = asyncio.create_task(fate.stands.wait())
-        await asyncio.wait({life, stands}, return_when=asyncio.FIRST_COMPLETED)
-        ended = not fate.stands.is_set()
-        for _ in range(5):
-            await history.live(one, 1)
-            await history.check()
-        if lives:
-            fate.goes_on.set()
-            while not life.done():
-                await history.live(one, 1)
-                await history.check()
-        await end([life, stands])
-    await one.run()
-    await history.check()
-    assert step > 20
-    assert history.acknowledged.keys() <= set(await bench.ids())
-    assert await bench.until_tick() > max(history.acknowledged.values())

@@ -1,0 +1,183 @@
+"""A log in memory, feeds that fail or note what they receive, and a bench for the relay of logs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from mediator.base.lease import Lease
+from mediator.changes.feed import BEGINNING, PARTITIONS, Feed
+from mediator.changes.log_relay import LogRelay, RelayResult
+from mediator.changes.routes import SystemRoutes
+from mediator.coordination.connecting import client_of, connect
+from mediator.coordination.feed import RedisFeed
+from mediator.coordination.leases import Leases
+from mediator.model.change import Change
+from mediator.routing.model import RoutingModel
+from mediator.stores.port import Fragment, FragmentOf, LogEntry
+
+
+class MemoryLog:
+    """Two logs that are lists, and that fail when told to."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, list[tuple[str, Change]]] = {"0": [], "1": []}
+        self.reads: list[tuple[str, str | None]] = []
+        self.pause: Callable[[], Awaitable[None]] | None = None
+        self._next = 0
+
+    def write(self, database: str, object_id: str = "x", log: str = "0") -> Change:
+        self._next += 1
+        change = Change(
+            f"op{self._next}:main", database, "c", object_id, "main", self._next, "update",
+            {"n": self._next - 1}, {"n": self._next}, self._next, database,
+        )  # fmt: skip
+        self.entries[log].append((f"{self._next:020d}", change))
+        return change
+
+    def logs(self) -> Sequence[str]:
+        return ("0", "1")
+
+    async def changes(
+        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> list[LogEntry]:
+        self.reads.append((log, after))
+        beyond = [e for e in self.entries[log] if e[0] > (after or "")][:limit]
+        if self.pause is not None:
+            await self.pause()
+        known = [(p, c if fragment_of(c.database, c.class_name) else None) for p, c in beyond]
+        return [LogEntry(position, change) for position, change in known]
+
+    async def oldest(self, log: str) -> str | None:
+        return self.entries[log][0][0] if self.entries[log] else None
+
+    async def trim(self, log: str, upto: str, keep_s: float) -> int:
+        assert keep_s > 0
+        before = len(self.entries[log])
+        self.entries[log] = [e for e in self.entries[log] if e[0] > upto]
+        return before - len(self.entries[log])
+
+
+class LateLog(MemoryLog):
+    """A log that withholds what was written from a number on."""
+
+    numbers = (0, 0)
+
+    async def horizon(self) -> tuple[int, int]:
+        return self.numbers
+
+
+EAGER, IDLE, OURS = 0, 10**12, 200_000
+
+
+class ToldFeed:
+    """A feed that notes for which database it was told something."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self.told: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._feed, name)
+
+    async def append(self, database: str, *args: Any) -> int:
+        self.told.append(database)
+        return await self._feed.append(database, *args)
+
+
+class Bench:
+    """Databases on one system, their feeds, and relays that compete for a lease."""
+
+    def __init__(self, url: str) -> None:
+        self.redis = connect(url)
+        self.client = client_of(url)
+        self.feed: Feed = RedisFeed(self.redis, self.client)
+        self.leases = Leases(self.redis)
+        tag = uuid.uuid4().hex[:10]
+        self.databases = [f"a{tag}", f"b{tag}"]
+        self.known = list(self.databases)
+        self.system = f"s{tag}"
+        self.log = MemoryLog()
+
+    def model(self) -> RoutingModel:
+        def route(database: str) -> Any:
+            fragment = Fragment(self.system, database, "c", {}, {"main": ()})
+            return SimpleNamespace(classes={"c": SimpleNamespace(fragments=(fragment,))})
+
+        return RoutingModel(1, {name: route(name) for name in self.known})
+
+    async def refresh(self) -> None:
+        self.known = list(self.databases)
+
+    async def relay(
+        self, token: str = "one", feed: Feed | None = None, pace_us: int = EAGER
+    ) -> LogRelay:
+        """Start a relay that takes the lease, as the holder's successor does."""
+        lease = Lease(f"relay:{self.system}", token)
+        await self.redis.set(lease.key, token)
+        routes = SystemRoutes(self.system, self.model, self.refresh)
+        return LogRelay(self.log, feed or self.feed, routes, lease, pace_us)
+
+    async def ids(self, database: str) -> list[str]:
+        """Return the ids in a feed, sorted by version; those of one object in their order."""
+        found: list[tuple[str, Change]] = []
+        for partition in range(PARTITIONS):
+            told = await self.feed.read(database, partition, BEGINNING, 100_000)
+            found += told
+            last: dict[str, int] = {}
+            for _, change in told:
+                assert last.get(change.object_id, 0) < change.version
+                last[change.object_id] = change.version
+        return [c.id for _, c in sorted(found, key=lambda pair: pair[1].version)]
+
+    async def close(self) -> None:
+        for name in (*self.databases, self.system):
+            keys = [key async for key in self.redis.scan_iter(f"*{name}*")]
+            if keys:
+                await self.redis.delete(*keys)
+        await self.client.close()
+        await self.redis.aclose()
+
+
+class Failing:
+    """A feed whose chosen calls fail, before or after they took effect."""
+
+    def __init__(self, feed: Feed, name: str, number: int, *, after: bool) -> None:
+        self._feed = feed
+        self._name = name
+        self._number = number
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._feed, name)
+        if name != self._name:
+            return real
+
+        async def call(*args: Any) -> Any:
+            self._number -= 1
+            if self._number == 0 and not self._after:
+                raise ConnectionError
+            answer = await real(*args)
+            if self._number == 0:
+                raise ConnectionError
+            return answer
+
+        return call
+
+
+def place_of(change: Change) -> str:
+    return f"{change.version:020d}"
+
+
+async def drain(relay: LogRelay) -> RelayResult:
+    while True:
+        done = await relay.relay()
+        if not done.read:
+            return done
+
+
+async def is_beyond(bench: Bench, relay: LogRelay, database: str, tick: int) -> bool:
+    await relay.relay()
+    return (await bench.feed.relayed_until(database))[bench.system] > tick

@@ -1,0 +1,24 @@
+"""Drafts that belong to Ada and Bob."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.process.caching.guarded import guarded
+from tests.process.data.owned.drafts import Drafts, furnish
+
+
+@pytest.fixture(scope="package")
+async def drafts(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Drafts]:
+    jobs: Path = tmp_path_factory.mktemp("jobs")
+    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as running:
+        yield await furnish(running)

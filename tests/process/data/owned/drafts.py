@@ -1,0 +1,276 @@
+"""Drafts that belong to their authors, and requests of everybody to every route."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import (
+    Delete,
+    Get,
+    Outcome,
+    Put,
+    ReadModifyWrite,
+    Update,
+    WriteOperation,
+)
+from mediator.routing.freshness import ANY, ReadPreference
+from tests.process.caching.guarded import Guarded, bearer
+from tests.process.service import field_on, unique
+
+SECRET: Final = "what-only-bob-may-know"
+
+
+RUN: Final = "0" * 32
+
+
+NDJSON: Final = {"content-type": "application/x-ndjson"}
+
+
+MERGE: Final = {"content-type": "application/merge-patch+json"}
+
+
+JSON_PATCH: Final = {"content-type": "application/json-patch+json"}
+
+
+UPDATE: Final = {"content-type": "application/vnd.portolan.update+json"}
+
+
+TITLE: Final = {"type": "string", "index": True}
+
+
+SCHEMA: Final[dict[str, Any]] = {
+    "classes": {
+        "drafts": {
+            "owner_field": "author",
+            "fields": {
+                "author": {**field_on("postgres"), "required": True, "index": True},
+                "title": {**field_on("postgres"), "index": True},
+                "hits": field_on("redis", "integer", group="hits", index=True),
+            },
+        },
+        "notes": {"fields": {"title": TITLE, "draft": {"type": "reference", "to": "drafts"}}},
+        "strict": {
+            "owner_field": "author",
+            "require_if_match": True,
+            "fields": {
+                "author": {"type": "string", "required": True, "index": True},
+                "title": TITLE,
+            },
+        },
+    }
+}
+
+
+@dataclass
+class Drafts:
+    """A database with Bob's objects, and the keys of those who ask for them."""
+
+    running: Guarded
+    database: str
+    ada: dict[str, str]
+    bob: dict[str, str]
+    operator: dict[str, str]
+
+    async def ask(self, who: str, method: str, path: str, **request: Any) -> httpx.Response:
+        headers = {**getattr(self, who), **request.pop("headers", {})}
+        path = f"/v1/{self.database}/{path}"
+        return await self.running.data.request(method, path, headers=headers, **request)
+
+    async def put_bobs(self) -> str:
+        """Make Bob's object what the tests expect; returns its ETag."""
+        body = {"title": SECRET, "hits": 7}
+        answer = await self.ask("bob", "PUT", "drafts/bobs", json=body)
+        assert answer.status_code in (200, 201), answer.text
+        strict = {"author": "bob", "title": SECRET}
+        headers = {"if-none-match": "*"}
+        await self.ask("operator", "PUT", "strict/bobs", json=strict, headers=headers)
+        return answer.headers["etag"]
+
+
+async def furnish(running: Guarded) -> Drafts:
+    tenancy, database = running.container.mediator.tenancy, unique("db")
+    await tenancy.own(running.owner, database)
+    grants = ["read", "write", "jobs"]
+    keys = [await tenancy.create_key(running.owner, name, grants) for name in ("ada", "bob")]
+    ada, bob = (bearer(made["key"]) for made in keys)
+    operator = await running.headers("operator", "write")
+    await state_metrics(running)
+    path = f"/admin/v1/schemas/{database}"
+    answer = await running.admin.put(path, json=SCHEMA, headers=operator)
+    assert answer.status_code == 200, answer.text
+    route = running.container.mediator.data.model.databases[database].classes["drafts"]
+    assert [fragment.system for fragment in route.fragments] == ["postgres", "redis"]
+    found = Drafts(running, database, ada, bob, operator)
+    await found.put_bobs()
+    await found.ask("operator", "PUT", "notes/n", json={"title": "n", "draft": "bobs"})
+    return found
+
+
+async def state_metrics(running: Guarded) -> None:
+    """State metrics so that `field_on` spreads a class over both systems."""
+    control = running.container.mediator.control
+    fast, slow = {"write_throughput": 1e6, "read_latency": 1e3}, {"write_throughput": 1.0}
+    await control.amend("redis", metrics=fast)
+    await control.amend("postgres", metrics={**slow, "read_latency": 1e-6})
+
+
+def a_batch(*operations: dict[str, Any]) -> dict[str, Any]:
+    named = [{"class": "drafts", "id": "bobs", **operation} for operation in operations]
+    return {"json": {"operations": named}}
+
+
+JOB: Final = {"kind": "example.count", "spec": {"records": {"class": "drafts"}, "field": "title"}}
+
+
+FILTER: Final = {"eq": ["title", SECRET]}
+
+
+SUM: Final = {"aggregate": {"compute": {"n": {"count": "*"}, "sum": {"sum": "hits"}}}}
+
+
+# What Ada asks to get at Bob's object, by route; and the status that she is answered with.
+ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
+    "GET /v1/{database}/{class}/{id}": [
+        (404, "drafts/bobs", {}),
+        (404, "drafts/bobs?fields=hits", {}),
+        (404, "drafts/bobs?fields=author", {}),
+        (404, "drafts/bobs", {"headers": {"prefer": "consistency=strong"}}),
+    ],
+    "HEAD /v1/{database}/{class}/{id}": [(404, "drafts/bobs", {})],
+    "PUT /v1/{database}/{class}/{id}": [
+        (409, "drafts/bobs", {"json": {"title": "mine"}}),
+        (403, "drafts/bobs", {"json": {"title": "mine", "author": "bob"}}),
+        (412, "drafts/bobs", {"json": {}, "headers": {"if-match": "*"}}),
+        (412, "drafts/bobs", {"json": {}, "headers": {"if-none-match": "*"}}),
+        (404, "drafts/bobs?fields=hits", {"json": {"hits": 1}}),
+        (409, "strict/bobs", {"json": {}}),
+    ],
+    "PATCH /v1/{database}/{class}/{id}": [
+        (404, "drafts/bobs", {"json": {"title": "mine"}, "headers": MERGE}),
+        (403, "drafts/bobs", {"json": {"author": "bob"}, "headers": MERGE}),
+        (404, "drafts/bobs", {"json": [], "headers": JSON_PATCH}),
+        (404, "drafts/bobs", {"json": {"hits": {"inc": 1}}, "headers": UPDATE}),
+    ],
+    "DELETE /v1/{database}/{class}/{id}": [
+        (404, "drafts/bobs", {}),
+        (404, "drafts/bobs?fields=title", {}),
+        (412, "drafts/bobs", {"headers": {"if-match": "*"}}),
+        (428, "strict/bobs", {}),
+    ],
+    "GET /v1/{database}/{class}": [
+        (200, "drafts", {}),
+        (200, "drafts?ids=bobs", {}),
+        (200, "drafts?ids=bobs,nobodys&fields=title", {}),
+        (200, f"drafts?title={SECRET}", {}),
+        (403, "drafts?title=x&explain=true", {}),
+    ],
+    "HEAD /v1/{database}/{class}": [(200, "drafts", {})],
+    "POST /v1/{database}/{class}": [
+        (409, "drafts", {"json": {"id": "bobs"}}),
+        (403, "drafts", {"json": {"author": "bob"}}),
+        (200, "drafts", {"json": [{"id": "bobs"}, {"author": "bob"}]}),
+    ],
+    "POST /v1/{database}/{class}/query": [
+        (200, "drafts/query", {"json": {}}),
+        (200, "drafts/query", {"json": {"filter": FILTER}}),
+        (200, "drafts/query", {"json": {"filter": {"not": FILTER}, "allow_scan": True}}),
+        (200, "drafts/query", {"json": {"filter": {"or": [FILTER, {"eq": ["hits", 7]}]}}}),
+        (200, "drafts/query", {"json": SUM}),
+        (403, "drafts/query", {"json": {"explain": True}}),
+        (403, "notes/query", {"json": {"join": {"as": "of", "reference": "draft"}}}),
+    ],
+    "POST /v1/{database}/{class}/import": [
+        (200, "drafts/import", {"content": b'{"id":"bobs"}\n', "headers": NDJSON}),
+    ],
+    "GET /v1/{database}/{class}/export": [
+        (200, "drafts/export", {}),
+        (200, "drafts/export?fields=title", {}),
+    ],
+    "HEAD /v1/{database}/{class}/export": [(200, "drafts/export", {})],
+    "POST /v1/{database}/batch": [
+        (200, "batch", a_batch({"op": "get"})),
+        (200, "batch", a_batch({"op": "put", "body": {}}, {"op": "get"}, {"op": "delete"})),
+        (200, "batch", a_batch({"op": "patch", "body": {"title": "x"}}, {"op": "get"})),
+        (200, "batch", a_batch({"op": "update", "body": {"hits": {"inc": 1}}})),
+    ],
+    "POST /v1/{database}/transactions": [
+        (403, "transactions", a_batch({"op": "patch", "body": {"title": "x"}})),
+        (
+            403,
+            "transactions",
+            {"json": {"reads": [{"class": "drafts", "id": "bobs", "etag": None}]}},
+        ),
+    ],
+    "GET /v1/{database}/changes": [
+        (403, "changes?after=beginning", {}),
+        (403, "changes?class=drafts&after=beginning", {}),
+        (200, "changes?class=notes&after=beginning", {}),
+    ],
+    "GET /v1/{database}/sketch": [
+        (403, "sketch?class=drafts", {}),
+        (200, "sketch", {"headers": {"accept": "application/json"}}),
+    ],
+    "HEAD /v1/{database}/sketch": [(403, "sketch?class=drafts", {})],
+    "POST /v1/{database}/jobs": [(403, "jobs", {"json": JOB})],
+    "GET /v1/{database}/jobs": [(200, "jobs", {})],
+    "GET /v1/{database}/jobs/{run}": [(404, f"jobs/{RUN}", {})],
+    "DELETE /v1/{database}/jobs/{run}": [(404, f"jobs/{RUN}", {})],
+    "POST /v1/{database}/jobs/{run}/resume": [(404, f"jobs/{RUN}/resume", {})],
+    "GET /v1/{database}/jobs/{run}/results": [(404, f"jobs/{RUN}/results", {})],
+}
+
+
+WRITES: Final[list[tuple[str, str, dict[str, Any]]]] = [
+    ("GET", "", {}),
+    ("GET", "?fields=hits", {}),
+    ("PUT", "?fields=hits", {"json": {"hits": 1}}),
+    ("PATCH", "", {"json": {"title": "x"}, "headers": MERGE}),
+    ("PATCH", "", {"json": {}, "headers": MERGE}),
+    ("PATCH", "", {"json": [{"op": "test", "path": "/hits", "value": 7}], "headers": JSON_PATCH}),
+    ("PATCH", "", {"json": {"hits": {"inc": 2**62}}, "headers": UPDATE}),
+    ("PATCH", "", {"json": {"hits": {"set": 1}, "title": {"set": "x"}}, "headers": UPDATE}),
+    ("DELETE", "", {}),
+    ("DELETE", "?fields=hits", {}),
+]
+
+
+VOLATILE: Final = {"x-request-id", "server-timing", "date", "content-length"}
+
+
+class Interrupted:
+    """A data plane on which somebody else acts once, right after the next read."""
+
+    def __init__(self, plane: DataPlane, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self._plane = plane
+        self._meanwhile: Callable[[], Awaitable[object]] | None = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plane, name)
+
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
+        try:
+            return await self._plane.read(operation, preference)
+        finally:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            if meanwhile is not None:
+                await meanwhile()
+
+
+BOBS: Final = {"author": "bob", "title": SECRET}
+
+
+OPERATIONS: Final[dict[str, Callable[[str, str], WriteOperation]]] = {
+    "put": lambda db, op: Put(db, "drafts", "race", op, values={"author": "ada", "title": "a"}),
+    "title": lambda db, op: Update(db, "drafts", "race", op, values={"title": "a"}),
+    "hits": lambda db, op: Update(db, "drafts", "race", op, values={"hits": 1}),
+    "both": lambda db, op: Update(db, "drafts", "race", op, values={"hits": 1, "title": "a"}),
+    "read_modify_write": lambda db, op: ReadModifyWrite(
+        db, "drafts", "race", op, compute=lambda shown: {**shown, "title": "a"}
+    ),
+    "delete": lambda db, op: Delete(db, "drafts", "race", op),
+}

@@ -1,0 +1,140 @@
+"""Who reaches embedded servers, and where their files and sockets are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mediator.embedded.account import accessible_directory, unprivileged_account
+from mediator.embedded.directories import socket_path
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import (
+    EmbeddedStartError,
+    Kind,
+)
+from mediator.embedded.postgresql import EmbeddedPostgres
+from mediator.embedded.redis import EmbeddedRedis
+from tests.process.embedded.servers import (
+    KINDS,
+    SERVERS,
+    STRANGER,
+    another_user,
+    get,
+    listening_at,
+    living_pid,
+    opened,
+    put,
+    reached,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_path_means_a_socket_elsewhere(
+    kind: Kind, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_dir / "tmp").mkdir(mode=0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(data_dir / "tmp"))
+    with SERVERS[kind](data_dir / ("long" * 30) / kind, "full") as server:
+        endpoint = server.start()
+        put(endpoint, "kept")
+        os.kill(living_pid(server), signal.SIGKILL)
+        again = server.start()
+        assert (again.url, get(again)) == (endpoint.url, "kept")
+        (sockets,) = (data_dir / "tmp").iterdir()
+        assert sockets.name in again.url
+        assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+
+
+def test_a_socket_directory_that_another_user_made_is_not_used(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a directory of another user")
+    (data_dir / "tmp").mkdir(mode=0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(data_dir / "tmp"))
+    server = EmbeddedRedis(data_dir / ("long" * 30) / "redis")
+    made = socket_path(server.directory, server.socket_name).parent
+    made.mkdir()
+    os.chown(made, STRANGER, STRANGER)
+    with pytest.raises(EmbeddedStartError, match="not a directory of this user"):
+        server.start()
+
+
+def test_another_user_of_the_machine_reaches_and_reads_nothing(data_dir: Path) -> None:
+    data_dir.chmod(0o755)
+    with EmbeddedFleet(data_dir) as fleet:
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, "secret")
+        addresses, files = listening_at(data_dir), [*data_dir.rglob("*")]
+        assert len(addresses) >= len(KINDS)
+        assert all(reached(address) for address in addresses)
+        with another_user():
+            assert [address for address in addresses if reached(address)] == []
+            assert [path for path in files if opened(path)] == []
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+def test_files_are_for_their_owner_alone(umask: int, data_dir: Path) -> None:
+    before = os.umask(umask)
+    try:
+        with EmbeddedFleet(data_dir / "data") as fleet:
+            for endpoint in fleet.endpoints.values():
+                put(endpoint, "secret")
+            for kind in KINDS:
+                assert stat.S_IMODE((data_dir / "data" / kind).stat().st_mode) == 0o700
+            assert stat.S_IMODE((data_dir / "data").stat().st_mode) in {0o700, 0o701}
+            assert stat.S_IMODE((data_dir / "data" / "service.lock").stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_a_stale_postmaster_pid_of_a_stranger_does_no_harm(data_dir: Path) -> None:
+    with EmbeddedPostgres(data_dir / "postgresql", "full") as server:
+        put(server.start(), "kept")
+        os.kill(living_pid(server), signal.SIGKILL)
+        stale = server.directory / "cluster" / "postmaster.pid"
+        _, rest = stale.read_text().split("\n", 1)
+        stale.write_text(f"{os.getpid()}\n{rest}")
+        assert get(server.start()) == "kept"
+
+
+def test_a_stranger_with_the_number_of_a_dead_server_is_left_alone(data_dir: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        with EmbeddedRedis(data_dir / "redis") as server:
+            server.stop()
+            (server.directory / "server.pid").write_text(str(stranger.pid))
+            server.start()
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_root_gets_a_place_that_the_account_can_reach(data_dir: Path) -> None:
+    closed = data_dir / "closed"
+    asked_for = closed / "data" / "postgresql"
+    closed.mkdir(mode=0o700)
+    account = unprivileged_account(asked_for)
+    place = accessible_directory(asked_for, account, "postgresql")
+    try:
+        assert (place == asked_for) is (account is None)
+        assert place.owner() == (account.name if account else asked_for.parent.owner())
+        assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+        assert accessible_directory(asked_for, account, "postgresql") == place
+    finally:
+        place.rmdir()
+
+
+def test_a_private_data_directory_is_made_passable_only(data_dir: Path) -> None:
+    private = data_dir / "private"
+    private.mkdir(mode=0o700)
+    account = unprivileged_account(private / "postgresql")
+    assert (
+        accessible_directory(private / "postgresql", account, "postgresql")
+        == private / "postgresql"
+    )
+    assert stat.S_IMODE(private.stat().st_mode) == (0o701 if account else 0o700)

@@ -1,0 +1,97 @@
+"""A fleet of embedded servers, and the service that runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from mediator.embedded.directories import DataDirectoryBusy
+from mediator.embedded.fleet import EmbeddedFleet
+from tests.process.embedded.servers import (
+    KINDS,
+    WITHIN_S,
+    get,
+    processes_in,
+    put,
+    running_service,
+    server_pids,
+)
+
+
+def test_a_fleet_runs_every_kind_and_leaves_no_process(data_dir: Path) -> None:
+    with EmbeddedFleet(data_dir) as fleet:
+        assert set(fleet.endpoints) == set(KINDS)
+        assert fleet.unavailable == ()
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, endpoint.kind)
+            assert get(endpoint) == endpoint.kind
+            assert endpoint.version
+            assert endpoint.durability_s <= 1
+    assert fleet.endpoints == {}
+    assert not processes_in(data_dir)
+
+
+def test_starting_a_fleet_again_revives_what_died(data_dir: Path) -> None:
+    with EmbeddedFleet(data_dir) as fleet:
+        before = server_pids(data_dir)
+        os.kill(before["redis"], signal.SIGKILL)
+        endpoints = fleet.start().endpoints
+        after = server_pids(data_dir)
+        assert {kind for kind in before if before[kind] != after[kind]} == {"redis"}
+        put(endpoints["redis"], "back")
+
+
+def test_a_second_service_on_the_directory_is_refused(data_dir: Path) -> None:
+    with EmbeddedFleet(data_dir):
+        with pytest.raises(DataDirectoryBusy, match=str(os.getpid())):
+            EmbeddedFleet(data_dir).start()
+        assert len(server_pids(data_dir)) == len(KINDS)
+
+
+def test_servers_of_a_killed_service_are_adopted(data_dir: Path) -> None:
+    service = running_service(data_dir)
+    before = server_pids(data_dir)
+    service.kill()
+    service.wait()
+    with EmbeddedFleet(data_dir) as fleet:
+        assert server_pids(data_dir) == before
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, "adopted")
+    assert not processes_in(data_dir)
+
+
+def test_dead_servers_of_a_killed_service_are_revived(data_dir: Path) -> None:
+    service = running_service(data_dir)
+    before = server_pids(data_dir)
+    service.kill()
+    service.wait()
+    for pid in before.values():
+        os.kill(pid, signal.SIGKILL)
+    with EmbeddedFleet(data_dir) as fleet:
+        assert not set(server_pids(data_dir).values()) & set(before.values())
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, "revived")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_ends_leaves_no_process(sent: signal.Signals, data_dir: Path) -> None:
+    service = running_service(data_dir)
+    service.send_signal(sent)
+    service.wait(WITHIN_S)
+    assert not processes_in(data_dir)
+
+
+def test_without_java_the_fleet_runs_without_mongodb(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(data_dir))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with EmbeddedFleet(data_dir) as fleet:
+        assert set(fleet.endpoints) == {"redis", "postgresql"}
+        (missing,) = fleet.unavailable
+    assert missing.kind == "mongodb"
+    assert "java" in missing.reason
+    assert "JDK" in missing.remedy

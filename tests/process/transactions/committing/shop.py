@@ -1,0 +1,159 @@
+"""A shop on three systems, and transactions in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from mediator.base.errors import (
+    AlreadyExists,
+    Locked,
+    NotFound,
+    OperatorRefused,
+    PreconditionFailed,
+)
+from mediator.model.operations import (
+    Condition,
+    Create,
+    Delete,
+    Outcome,
+    Put,
+    Update,
+    WriteOperation,
+)
+from mediator.model.operators import Operator, OperatorCall
+from mediator.transactions.model import ReadSetEntry, Transaction
+from tests.faults.conditions import eventually
+from tests.process.service import Service, field_on, unique
+from tests.process.transactions.mortal import FATE, Fate, Killed
+from tests.process.transactions.open_writes import expire
+
+CLASSES = {
+    "users": {"fields": {"n": field_on("postgres", "integer", default=0)}},
+    "carts": {"fields": {"n": field_on("redis", "integer", default=0)}},
+    "notes": {"fields": {"n": field_on("mongo", "integer", default=0)}},
+    "pairs": {
+        "fields": {
+            "title": field_on("postgres"),
+            "hits": field_on("redis", "integer", group="hits"),
+            "note": field_on("mongo", group="note"),
+        }
+    },
+}
+
+
+SINGLE = ("users", "carts", "notes")
+
+
+def transaction(
+    database: str, *writes: WriteOperation, reads: Any = (), **more: Any
+) -> Transaction:
+    return Transaction(database, unique("tx"), tuple(reads), writes, **more)
+
+
+def update(database: str, class_name: str, id_: str, **values: Any) -> Update:
+    return Update(database, class_name, id_, unique("op"), values=values)
+
+
+def seen(class_name: str, outcome: Outcome) -> ReadSetEntry:
+    return ReadSetEntry(class_name, outcome.id, outcome.versions)
+
+
+async def run(mediator: Service, wanted: Transaction) -> list[Outcome]:
+    return await mediator.mediator.transactions.run(wanted)
+
+
+async def values(mediator: Service, database: str, class_name: str, id_: str) -> Any:
+    try:
+        outcome = await mediator.get(database, class_name, id_)
+    except NotFound:
+        return None
+    assert not outcome.partial
+    return outcome.values
+
+
+async def is_marked(mediator: Service, database: str, class_name: str, id_: str) -> bool:
+    route = await mediator.mediator.data.route(database, class_name)
+    intents = mediator.mediator.transactions.resolver.intents
+    return any(s.intent for s in await intents.record_states([(f, id_) for f in route.fragments]))
+
+
+REFUSED: Mapping[str, tuple[Any, type[Exception]]] = {
+    "a creation of what is there": (lambda db, c, i: Create(db, c, i, unique()), AlreadyExists),
+    "an update of what is not": (lambda db, c, _: update(db, c, unique(), n=1), NotFound),
+    "a deletion of what is not": (lambda db, c, _: Delete(db, c, unique(), unique()), NotFound),
+    "a stale If-Match": (
+        lambda db, c, i: Put(db, c, i, unique(), Condition(versions=({"main": 1},))),
+        PreconditionFailed,
+    ),
+    "If-None-Match: *": (
+        lambda db, c, i: Put(db, c, i, unique(), Condition(present=False)),
+        PreconditionFailed,
+    ),
+    "an operator that overflows": (
+        lambda db, c, i: Update(
+            db, c, i, unique(), operators=(OperatorCall("n", Operator.INC, 2**63 - 1),)
+        ),
+        OperatorRefused,
+    ),
+}
+
+
+async def die(mediator: Service, shop: str, fate: Fate) -> None:
+    trio = {name: await mediator.create(shop, name, unique(), n=0) for name in SINGLE}
+    pair = await mediator.create(shop, "pairs", unique(), title="a", hits=0)
+    made = unique()
+    wanted = transaction(
+        shop,
+        *(
+            Update(shop, name, o.id, unique(), operators=(OperatorCall("n", Operator.INC, 1),))
+            for name, o in trio.items()
+        ),
+        update(shop, "pairs", pair.id, title="b", hits=1),
+        Create(shop, "users", made, unique(), values={"n": 1}),
+        reads=[seen(name, o) for name, o in trio.items()],
+    )
+
+    async def mortal() -> None:
+        FATE.set(fate)
+        await run(mediator, wanted)
+
+    acknowledged = True
+    try:
+        await asyncio.create_task(mortal())
+    except Killed:
+        acknowledged = False
+    await expire(mediator)
+    found = [await values(mediator, shop, name, o.id) for name, o in trio.items()]
+    found += [await values(mediator, shop, "pairs", pair.id)]
+    found += [await values(mediator, shop, "users", made)]
+    nothing = [{"n": 0}] * 3 + [{"title": "a", "hits": 0}, None]
+    everything = [{"n": 1}] * 3 + [{"title": "b", "hits": 1}, {"n": 1}]
+    assert found in (nothing, everything), fate.taken
+    assert found == everything or not acknowledged
+    for name, id_ in [*((n, o.id) for n, o in trio.items()), ("pairs", pair.id), ("users", made)]:
+        assert not await is_marked(mediator, shop, name, id_), fate.taken
+
+
+async def retry(mediator: Service, wanted: Transaction) -> list[Outcome]:
+    """Come again until nobody else is at it: the duty that settles transactions may be first."""
+    answers: list[list[Outcome]] = []
+
+    async def answered() -> bool:
+        with suppress(Locked):
+            answers.append(await run(mediator, wanted))
+        return bool(answers)
+
+    await eventually(answered)
+    return answers[0]
+
+
+async def attempt(mediator: Service, wanted: Transaction, fate: Fate) -> None:
+    async def mortal() -> None:
+        FATE.set(fate)
+        await run(mediator, wanted)
+
+    with suppress(Killed):
+        await asyncio.create_task(mortal())

@@ -1,0 +1,57 @@
+"""Transactions whose coordinators die at any step."""
+
+from __future__ import annotations
+
+import pytest
+
+from mediator.model.operations import (
+    Update,
+)
+from mediator.model.operators import Operator, OperatorCall
+from tests.process.service import Service, unique
+from tests.process.transactions.committing.shop import (
+    SINGLE,
+    attempt,
+    die,
+    retry,
+    transaction,
+    values,
+)
+from tests.process.transactions.mortal import Fate
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_killed_at_any_step_it_happens_wholly_or_not(
+    mediator: Service, shop: str, mortal: None, after: bool
+) -> None:
+    step, fate = 0, Fate(0, after)
+    while not step or fate.is_over:
+        fate = Fate(step, after)
+        await die(mediator, shop, fate)
+        step += 1
+    assert {"begin", "lock_each", "commit", "write"} <= set(fate.taken)
+
+
+async def test_a_retry_finishes_what_was_committed(
+    mediator: Service, shop: str, mortal: None
+) -> None:
+    """Whoever comes with the key gets the answer, and nothing is done twice."""
+    operators = (OperatorCall("n", Operator.INC, 1),)
+    step, fate = 0, Fate(0, after=True)
+    while not step or fate.is_over:
+        fate = Fate(step, after=True)
+        trio = {name: await mediator.create(shop, name, unique(), n=0) for name in SINGLE}
+        writes = [
+            Update(shop, n, o.id, unique(), fingerprint="f", operators=operators)
+            for n, o in trio.items()
+        ]
+        wanted = transaction(shop, *writes, fingerprint="f")
+        await attempt(mediator, wanted, fate)
+        log = mediator.mediator.transactions.log
+        if entry := await log.find_operation(wanted.operation):
+            await log.postpone(entry.intent, 0 if entry.answer is None else 60)
+        again = await retry(mediator, wanted)
+        assert [outcome.values for outcome in again] == [{"n": 1}] * 3
+        for name, o in trio.items():
+            assert await values(mediator, shop, name, o.id) == {"n": 1}, fate.taken
+        step += 1

@@ -1,0 +1,139 @@
+"""Transactions that meet other writes: they wait, or one of them starts over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import (
+    Locked,
+    TransactionAborted,
+    Unavailable,
+)
+from mediator.model.operations import (
+    Outcome,
+)
+from mediator.transactions import coordinator
+from mediator.transactions.log import Entry
+from tests.process.service import Service, unique
+from tests.process.transactions.committing.shop import (
+    SINGLE,
+    run,
+    seen,
+    transaction,
+    update,
+    values,
+)
+
+
+async def test_plain_writes_wait_for_a_mark_and_then_say_so(
+    mediator: Service, shop: str, trio: Mapping[str, Outcome]
+) -> None:
+    data, intents = mediator.mediator.data, mediator.mediator.transactions.resolver.intents
+    log = mediator.mediator.transactions.log
+
+    async def meet_mark(name: str) -> None:
+        id_, intent = trio[name].id, unique("intent")
+        [fragment] = (await data.route(shop, name)).fragments
+        await log.begin(Entry(intent, shop, [[name, id_]]), 60.0)
+        await intents.lock([(fragment, id_)], intent)
+        with pytest.raises(Locked):
+            await data.write(update(shop, name, id_, n=1))
+        with pytest.raises(TransactionAborted, match="at work"):
+            await run(mediator, transaction(shop, update(shop, name, id_, n=1)))
+        with pytest.raises(TransactionAborted, match="at work"):
+            await run(mediator, transaction(shop, reads=[seen(name, trio[name])]))
+        writing = asyncio.create_task(data.write(update(shop, name, id_, n=1)))
+        await asyncio.sleep(0)
+        await intents.unlock([(fragment, id_)], intent)
+        assert (await writing).versions != trio[name].versions
+        await log.remove([intent])
+
+    await asyncio.gather(*(meet_mark(name) for name in SINGLE))
+
+
+async def test_a_mark_that_nobody_knows_stops_nobody(
+    mediator: Service, shop: str, trio: Mapping[str, Outcome]
+) -> None:
+    """It came late, when its transaction was over."""
+    data, intents = mediator.mediator.data, mediator.mediator.transactions.resolver.intents
+    for name in SINGLE:
+        [fragment] = (await data.route(shop, name)).fragments
+        await intents.lock([(fragment, trio[name].id)], unique("intent"))
+        await run(mediator, transaction(shop, reads=[seen(name, trio[name])]))
+        await intents.lock([(fragment, trio[name].id)], unique("intent"))
+        await data.write(update(shop, name, trio[name].id, n=1))
+
+
+async def test_writes_skewed_against_each_other_do_not_both_happen(
+    mediator: Service, shop: str
+) -> None:
+    """Each reads what the other writes: one of them must not see the old value."""
+    for first, second in (("users", "carts"), ("carts", "notes"), ("notes", "users")):
+        for _ in range(5):
+            one = await mediator.create(shop, first, unique(), n=0)
+            two = await mediator.create(shop, second, unique(), n=0)
+            wanted = (
+                transaction(shop, update(shop, first, one.id, n=1), reads=[seen(second, two)]),
+                transaction(shop, update(shop, second, two.id, n=1), reads=[seen(first, one)]),
+            )
+            results = await asyncio.gather(
+                *(run(mediator, each) for each in wanted), return_exceptions=True
+            )
+            assert sum(isinstance(result, TransactionAborted) for result in results) >= 1
+
+
+async def test_transactions_and_split_writes_do_not_mix(mediator: Service, shop: str) -> None:
+    """Both write two parts of one object: they end as one of them, never as a mixture."""
+    data = mediator.mediator.data
+    for round_ in range(10):
+        object_ = await mediator.create(shop, "pairs", unique(), title="0", hits=0)
+        writes = [update(shop, "pairs", object_.id, title=str(i), hits=i) for i in range(1, 5)]
+        ended = await asyncio.gather(
+            *(data.write(write) for write in writes[:2]),
+            *(run(mediator, transaction(shop, write)) for write in writes[2:]),
+            return_exceptions=True,
+        )
+        failures = [each for each in ended if isinstance(each, BaseException)]
+        assert all(isinstance(each, Unavailable | TransactionAborted) for each in failures)
+        assert len(failures) < len(writes)  # they may have waited long enough for each other
+        after = await values(mediator, shop, "pairs", object_.id)
+        assert after["title"] == str(after["hits"]), round_
+
+
+async def test_a_write_over_several_systems_is_waited_for(
+    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one of its steps is still to come, nobody may take what is there for the whole."""
+    monkeypatch.setattr(coordinator, "MAX_WAIT_S", 0.1)
+    object_ = await mediator.create(shop, "pairs", unique(), title="0", hits=0)
+    redis = mediator.mediator.systems.get("redis").store
+    send, go_on, reached = redis.write, asyncio.Event(), asyncio.Event()
+
+    async def late(*args: Any) -> Any:
+        if args[0][0].id == object_.id:
+            reached.set()
+            await go_on.wait()
+        return await send(*args)
+
+    monkeypatch.setattr(redis, "write", late)
+    split = update(shop, "pairs", object_.id, title="1", hits=1)
+    writing = asyncio.create_task(mediator.mediator.data.write(split))
+    await reached.wait()
+    half = await mediator.get(shop, "pairs", object_.id)
+    assert half.values == {"title": "1", "hits": 0}
+    for wanted in (
+        transaction(shop, reads=[seen("pairs", half)]),
+        transaction(shop, update(shop, "pairs", object_.id, title="2", hits=2)),
+    ):
+        with pytest.raises(TransactionAborted, match="at work"):
+            await run(mediator, wanted)
+    go_on.set()
+    await writing
+    with pytest.raises(TransactionAborted, match="was changed meanwhile"):
+        await run(mediator, transaction(shop, reads=[seen("pairs", half)]))
+    await run(mediator, transaction(shop, update(shop, "pairs", object_.id, title="2", hits=2)))
+    assert await values(mediator, shop, "pairs", object_.id) == {"title": "2", "hits": 2}

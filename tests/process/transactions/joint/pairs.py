@@ -1,0 +1,135 @@
+"""Objects in two systems, and writes to them that may be killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import (
+    NotFound,
+)
+from mediator.model.operations import (
+    Condition,
+    Create,
+    Delete,
+    Put,
+    ReadModifyWrite,
+    Update,
+    WriteOperation,
+)
+from mediator.model.operators import Operator, OperatorCall
+from mediator.stores.port import StoreUnavailable
+from tests.process.service import Service, field_on, inc, unique
+from tests.process.transactions.mortal import FATE, Fate, Killed
+from tests.process.transactions.open_writes import expire
+
+PAIRS = {
+    "fields": {
+        "title": field_on("postgres"),
+        "hits": field_on("redis", "integer", group="hits"),
+    }
+}
+
+
+OLD = {"title": "old", "hits": 10}
+
+
+DAY_S = 86_400.0
+
+
+def write_of(kind: str, database: str, id_: str) -> WriteOperation:
+    head = (database, "pairs", id_, unique())
+    match kind:
+        case "create":
+            return Create(*head, values={"title": "new", "hits": 1})
+        case "put":
+            return Put(*head, values={"title": "new", "hits": 1})
+        case "update":
+            operators = (OperatorCall("hits", Operator.INC, 1),)
+            return Update(*head, values={"title": "new"}, operators=operators)
+        case "read_modify_write":
+            return ReadModifyWrite(*head, compute=lambda o: {"title": "new", "hits": o["hits"] + 1})
+    return Delete(*head)
+
+
+KINDS = ("create", "put", "update", "read_modify_write", "delete")
+
+
+AFTER: dict[str, Any] = {
+    "create": {"title": "new", "hits": 1},
+    "put": {"title": "new", "hits": 1},
+    "update": {"title": "new", "hits": 11},
+    "read_modify_write": {"title": "new", "hits": 11},
+    "delete": None,
+}
+
+
+async def state(mediator: Service, database: str, id_: str) -> Any:
+    """Return the object, after seeing that it is whole, and no intent is left on it."""
+    route = await mediator.mediator.data.route(database, "pairs")
+    intents = mediator.mediator.transactions.resolver.intents
+    assert not any(
+        s.intent for s in await intents.record_states([(f, id_) for f in route.fragments])
+    )
+    try:
+        seen = await mediator.get(database, "pairs", id_)
+    except NotFound:
+        # Nothing may linger on the other system either.
+        with pytest.raises(NotFound):
+            await mediator.get(database, "pairs", id_, ("hits",))
+        return None
+    assert not seen.partial
+    return seen.values
+
+
+async def attempt(mediator: Service, operation: WriteOperation, fate: Fate) -> bool:
+    """Let a coordinator carry out a write and meet its fate; says whether it was acknowledged."""
+
+    async def doomed() -> None:
+        FATE.set(fate)
+        await mediator.mediator.data.write(operation)
+
+    try:
+        await asyncio.create_task(doomed())
+    except Killed:
+        return False
+    return True
+
+
+class Doomed(Fate):
+    """Dies at the first step of a name."""
+
+    def __init__(self, name: str, *, after: bool) -> None:
+        super().__init__(0, after)
+        self.name = name
+        self.is_dead = False
+
+    async def meet(self, name: str, send: Callable[[], Any]) -> Any:
+        if self.is_dead or (name == self.name and not self.after):
+            self.is_dead = True
+            raise Killed
+        self.taken.append(name)
+        result = await send()
+        if name == self.name:
+            self.is_dead = True
+            raise Killed
+        return result
+
+
+async def away(*_: object) -> Any:
+    raise StoreUnavailable("connection refused")
+
+
+async def see_that_nothing_is_undone(mediator: Service, pairs: str, id_: str) -> None:
+    """What is acknowledged after a write is not undone by it, whenever it is applied."""
+    data = mediator.mediator.data
+    added = await data.write(inc(pairs, "pairs", id_))
+    assert added.values == {"hits": 1}
+    renamed = await data.write(Update(pairs, "pairs", id_, unique(), values={"title": "named"}))
+    condition = Condition(versions=({"main": renamed.versions["main"]},))
+    await data.write(Update(pairs, "pairs", id_, unique(), condition, values={"title": "again"}))
+    await expire(mediator)
+    assert await state(mediator, pairs, id_) == {"title": "again", "hits": 1}

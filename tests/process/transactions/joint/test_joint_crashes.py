@@ -1,0 +1,116 @@
+"""Writes over several systems, killed at every point and resolved by others."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import (
+    IdempotencyReused,
+    OutcomeUnknown,
+)
+from mediator.base.observation import RedoRecovered
+from mediator.transactions.log import State
+from tests.process.service import Service, unique
+from tests.process.transactions.joint.pairs import (
+    AFTER,
+    KINDS,
+    OLD,
+    Doomed,
+    attempt,
+    away,
+    state,
+    write_of,
+)
+from tests.process.transactions.mortal import Fate
+from tests.process.transactions.open_writes import all_over, expire, let_overdue, open_writes
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_killed_at_any_step_it_happens_wholly_or_not(
+    mediator: Service, pairs: str, mortal: None, kind: str, after: bool
+) -> None:
+    step, fate = 0, Fate(0, after)
+    while not step or fate.is_over:
+        fate, id_ = Fate(step, after), unique()
+        if kind != "create":
+            await mediator.create(pairs, "pairs", id_, **OLD)
+        acknowledged = await attempt(mediator, write_of(kind, pairs, id_), fate)
+        await expire(mediator)
+        found = await state(mediator, pairs, id_)
+        before = None if kind == "create" else OLD
+        assert found == AFTER[kind] or (found == before and not acknowledged), fate.taken
+        step += 1
+    assert {"begin", "lock_each", "commit", "write"} <= set(fate.taken)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_retry_with_the_same_key_finishes_a_killed_write(
+    mediator: Service, pairs: str, mortal: None, kind: str
+) -> None:
+    data = mediator.mediator.data
+    step, fate = 0, Fate(0, after=True)
+    while not step or fate.is_over:
+        fate, id_ = Fate(step, after=True), unique()
+        if kind != "create":
+            await mediator.create(pairs, "pairs", id_, **OLD)
+        operation = replace(write_of(kind, pairs, id_), fingerprint="f")
+        await attempt(mediator, operation, fate)
+        await let_overdue(mediator)
+        answer = await data.recall(operation) or await data.write(operation)
+        assert answer.values is None or answer.values["hits"] == AFTER[kind]["hits"]
+        assert await state(mediator, pairs, id_) == AFTER[kind], fate.taken
+        again = await data.recall(operation) or await data.write(operation)
+        assert again.replayed
+        assert again.versions == answer.versions
+        assert await state(mediator, pairs, id_) == AFTER[kind], fate.taken
+        step += 1
+
+
+async def test_retries_during_the_write_do_not_double_it(mediator: Service, pairs: str) -> None:
+    id_ = unique()
+    await mediator.create(pairs, "pairs", id_, title="old", hits=0)
+    data = mediator.mediator.data
+    operation = replace(write_of("update", pairs, id_), fingerprint="f")
+
+    async def retry() -> Any:
+        return await data.recall(operation) or await data.write(operation)
+
+    answers = await asyncio.gather(data.write(operation), *(retry() for _ in range(5)))
+    assert all(answer.values == {"title": "new", "hits": 1} for answer in answers)
+    assert await state(mediator, pairs, id_) == {"title": "new", "hits": 1}
+    with pytest.raises(IdempotencyReused):
+        await data.write(replace(operation, fingerprint="g"))
+
+
+async def test_two_replicas_recover_at_once(mediator: Service, pairs: str, mortal: None) -> None:
+    ids = [unique() for _ in range(8)]
+    for id_ in ids:
+        await mediator.create(pairs, "pairs", id_, **OLD)
+        fate = Doomed("commit", after=True)
+        assert not await attempt(mediator, write_of("update", pairs, id_), fate)
+    await let_overdue(mediator)
+    await asyncio.gather(*(mediator.mediator.transactions.resolver.recover() for _ in range(3)))
+    await all_over(mediator)  # what goes on in the background may have taken some of them
+    assert [await state(mediator, pairs, id_) for id_ in ids] == [AFTER["update"]] * len(ids)
+
+
+async def test_the_other_system_is_down_and_comes_back(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await all_over(mediator)
+    operation = write_of("create", pairs, unique())
+    redis: Any = mediator.mediator.systems.get("redis").store
+    with monkeypatch.context() as patched:
+        patched.setattr(redis, "write", away)
+        with pytest.raises(OutcomeUnknown):
+            await mediator.mediator.data.write(operation)
+        assert await open_writes(mediator) == [State.COMMITTED]
+    await expire(mediator)
+    assert await state(mediator, pairs, operation.id) == AFTER["create"]
+    told = [o for o in mediator.observed if isinstance(o, RedoRecovered)]
+    assert (told[-1].database, told[-1].outcome) == (pairs, "applied")

@@ -1,0 +1,183 @@
+"""Writes over several systems that meet others: writers, readers, queries and batches."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import (
+    Locked,
+)
+from mediator.model.operations import (
+    Delete,
+    Get,
+    Outcome,
+    Put,
+    WriteOperation,
+)
+from mediator.model.query import Query
+from mediator.routing.freshness import ReadPreference
+from mediator.transactions.log import Entry
+from tests.process.service import Service, inc, unique
+from tests.process.transactions.joint.pairs import (
+    AFTER,
+    KINDS,
+    OLD,
+    see_that_nothing_is_undone,
+    state,
+    write_of,
+)
+from tests.process.transactions.open_writes import expire
+
+
+async def test_writes_that_meet_a_committed_one_roll_it_forward_first(
+    mediator: Service, pairs: str, committed: str
+) -> None:
+    await see_that_nothing_is_undone(mediator, pairs, committed)
+
+
+async def test_writes_that_meet_a_half_applied_one_roll_it_forward_first(
+    mediator: Service, pairs: str, half: str
+) -> None:
+    await see_that_nothing_is_undone(mediator, pairs, half)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+async def test_joint_writes_that_meet_a_committed_one_roll_it_forward_first(
+    mediator: Service, pairs: str, half: str, kind: str
+) -> None:
+    await mediator.mediator.data.write(write_of(kind, pairs, half))
+    after = {
+        **AFTER,
+        "update": {"title": "new", "hits": 1},
+        "read_modify_write": {"title": "new", "hits": 1},
+    }
+    assert await state(mediator, pairs, half) == after[kind]
+    await expire(mediator)
+    assert await state(mediator, pairs, half) == after[kind]
+
+
+async def test_a_reader_is_told_or_waits(mediator: Service, pairs: str, half: str) -> None:
+    seen = await mediator.get(pairs, "pairs", half)
+    assert (seen.values, seen.partial) == ({"title": "put", "hits": 10}, ("hits",))
+    query = Query(pairs, "pairs", limit=1000)
+    answer = await mediator.mediator.data.query(query)
+    [listed] = [item.outcome for item in answer.items if item.outcome.id == half]
+    assert listed.partial == ("hits",)
+    [batched] = await mediator.mediator.data.batch([Get(pairs, "pairs", half)])
+    assert isinstance(batched, Outcome)
+    assert batched.partial == ("hits",)
+    strong = await mediator.mediator.data.read(
+        Get(pairs, "pairs", half), ReadPreference("strong", whole=True)
+    )
+    assert (strong.values, strong.partial) == ({"title": "put", "hits": 0}, ())
+    assert (await mediator.get(pairs, "pairs", half)).partial == ()
+
+
+async def test_strong_reads_of_a_batch_see_a_whole_object(
+    mediator: Service, pairs: str, half: str
+) -> None:
+    get = Get(pairs, "pairs", half)
+    [batched] = await mediator.mediator.data.batch([get], whole=True)
+    assert isinstance(batched, Outcome)
+    assert (batched.values, batched.partial) == ({"title": "put", "hits": 0}, ())
+
+
+async def test_a_strong_query_resolves_what_it_meets(
+    mediator: Service, pairs: str, half: str
+) -> None:
+    query, strong = Query(pairs, "pairs", limit=1000), ReadPreference("strong", whole=True)
+    answer = await mediator.mediator.data.query(query, strong)
+    [listed] = [item.outcome for item in answer.items if item.outcome.id == half]
+    assert (listed.values, listed.partial) == ({"title": "put", "hits": 0}, ())
+
+
+async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.transactions.joint.MAX_WAIT_S", 0.05)
+    monkeypatch.setattr("mediator.operations.backoff.MAX_WAIT_S", 0.05)
+    data, id_, intent = mediator.mediator.data, unique(), unique("intent")
+    await mediator.create(pairs, "pairs", id_, **OLD)
+    route = await data.route(pairs, "pairs")
+    transactions = mediator.mediator.transactions
+    keys = [(fragment, id_) for fragment in route.fragments]
+    await transactions.log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
+    await transactions.resolver.intents.lock(keys, intent)
+    for operation in (write_of("put", pairs, id_), inc(pairs, "pairs", id_)):
+        with pytest.raises(Locked):
+            await data.write(operation)
+    assert (await mediator.get(pairs, "pairs", id_)).values == OLD
+    await transactions.resolver.intents.unlock(keys, intent)
+    await transactions.log.remove([intent])
+    await data.write(inc(pairs, "pairs", id_))
+    assert await state(mediator, pairs, id_) == {"title": "old", "hits": 11}
+
+
+async def test_an_intent_that_is_not_logged_is_refused_before_it_is_taken_away(
+    mediator: Service, pairs: str
+) -> None:
+    """It may have come before its entry: from then on, that cannot come any more."""
+    id_, intent = unique(), unique("intent")
+    await mediator.create(pairs, "pairs", id_, **OLD)
+    transactions = mediator.mediator.transactions
+    route = await mediator.mediator.data.route(pairs, "pairs")
+    await transactions.resolver.intents.lock([(route.anchor, id_)], intent)
+    await mediator.mediator.data.write(write_of("update", pairs, id_))
+    assert await state(mediator, pairs, id_) == AFTER["update"]
+    assert not await transactions.log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
+    assert not await transactions.log.commit(intent, [])
+
+
+async def test_a_write_that_was_aborted_meanwhile_begins_again(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = unique()
+    await mediator.create(pairs, "pairs", id_, **OLD)
+    log: Any = mediator.mediator.transactions.log
+    commit = log.commit
+    aborted: list[str] = []
+
+    async def too_late(intent: str, redo: Any) -> Any:
+        if not aborted:
+            aborted.append(intent)
+            await log.abort(intent)
+        return await commit(intent, redo)
+
+    monkeypatch.setattr(log, "commit", too_late)
+    await mediator.mediator.data.write(write_of("update", pairs, id_))
+    assert aborted
+    assert await state(mediator, pairs, id_) == AFTER["update"]
+
+
+async def test_concurrent_writes_to_one_object_end_as_one_of_them(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.transactions.joint.MAX_WAIT_S", 60.0)
+    for _ in range(5):
+        id_ = unique()
+        await mediator.create(pairs, "pairs", id_, title="old", hits=0)
+        writes: list[WriteOperation] = [
+            Put(pairs, "pairs", id_, unique(), values={"title": str(n), "hits": n})
+            for n in range(6)
+        ]
+        writes.insert(3, Delete(pairs, "pairs", id_, unique()))
+        await asyncio.gather(*map(mediator.mediator.data.write, writes))
+        seen = await state(mediator, pairs, id_)
+        assert seen is None or seen["title"] == str(seen["hits"])
+
+
+async def test_what_is_locked_does_not_hold_a_batch_up(mediator: Service, pairs: str) -> None:
+    """An object on which somebody is at work drops out, and is tried alone."""
+    ids, intent = [unique() for _ in range(6)], unique("intent")
+    for id_ in ids:
+        await mediator.create(pairs, "pairs", id_, **OLD)
+    route = await mediator.mediator.data.route(pairs, "pairs")
+    intents = mediator.mediator.transactions.resolver.intents
+    await intents.lock([(route.fragments[1], ids[2])], intent)
+    answers = await mediator.mediator.data.batch([write_of("update", pairs, i) for i in ids])
+    assert all(isinstance(answer, Outcome) for answer in answers)
+    for id_ in ids:
+        assert await state(mediator, pairs, id_) == AFTER["update"]

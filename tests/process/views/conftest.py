@@ -1,0 +1,66 @@
+"""A mediator that maintains views, and databases with one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.faults.caching.redis_server import Server, running
+from tests.process.service import Service, scratch_catalogue, scratch_systems, service, unique
+from tests.process.views.views import BOUND_S, ViewClient, client_of, fields
+
+
+@pytest.fixture(scope="package")
+async def mirrored(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> AsyncIterator[Service]:
+    """A mediator that keeps views up."""
+    configs = (redis_config, postgresql_config, mongodb_config)
+    async with (
+        scratch_systems(*configs) as own,
+        scratch_catalogue(postgresql_config) as url,
+        service(own, url, coordination_url=redis_config.url) as started,
+    ):
+        await started.favour()
+        yield started
+
+
+@pytest.fixture(scope="package")
+async def view(mirrored: Service) -> AsyncIterator[ViewClient]:
+    """A database with a view that is complete; tests have objects of their own in it."""
+    database = await mirrored.put_schema(
+        {"articles": {"fields": fields()}},
+        mode="microbatched",
+        materialised_view={"system": "postgres", "staleness_s": BOUND_S},
+    )
+    async with client_of(mirrored, database) as client:
+        view = ViewClient(mirrored, database, client)
+        await view.complete()
+        yield view
+
+
+@pytest.fixture(scope="package")
+async def audited(mirrored: Service) -> AsyncIterator[ViewClient]:
+    """One with a bound so tight that what is missing is soon overdue."""
+    database = await mirrored.put_schema(
+        {"articles": {"fields": fields()}},
+        mode="microbatched",
+        materialised_view={"system": "postgres", "staleness_s": 0.5},
+    )
+    async with client_of(mirrored, database) as client:
+        yield ViewClient(mirrored, database, client)
+
+
+@pytest.fixture
+def id_() -> str:
+    """An object's id."""
+    return unique("a")
+
+
+@pytest.fixture
+def shared() -> Iterator[Server]:
+    """A coordination Redis of the test's own: the module's replica holds the relays' leases."""
+    with running("shared-clock") as server:
+        yield server

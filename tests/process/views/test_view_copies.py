@@ -1,0 +1,156 @@
+"""Copies of complete objects: of versions that existed, and never younger than they look."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from mediator.coordination.scripts import script_of
+from mediator.model.operations import Get
+from mediator.routing.freshness import ReadPreference
+from mediator.stores.port import SystemConfig
+from redis_connection.scripts import Script
+from tests.faults.caching.redis_server import Server
+from tests.process.service import Service, inc, scratch_catalogue, scratch_systems, service, unique
+from tests.process.views.views import (
+    BOUND_S,
+    SHIFTED,
+    History,
+    ViewClient,
+    absorb,
+    client_of,
+    eventual_copy,
+    fields,
+    set_mode,
+)
+
+
+async def test_what_is_there_already_is_copied(mirrored: Service) -> None:
+    classes = {"articles": {"fields": fields()}}
+    database = await mirrored.put_schema(classes)
+    async with client_of(mirrored, database) as client:
+        view = ViewClient(mirrored, database, client)
+        for number in range(30):
+            await view.send("PUT", f"a{number}", {"title": f"t{number}", "hits": number})
+        await set_mode(mirrored, database, "microbatched")
+        await view.complete()
+        for number in range(30):
+            copy = await view.held(f"a{number}")
+            assert copy is not None
+            assert copy.values == {"title": f"t{number}", "hits": number}
+
+
+async def test_copies_that_were_not_kept_up_for_a_while_are_built_anew(mirrored: Service) -> None:
+    database = await mirrored.put_schema(
+        {"articles": {"fields": fields()}},
+        mode="microbatched",
+        materialised_view={"system": "postgres"},
+    )
+    async with client_of(mirrored, database) as client:
+        view = ViewClient(mirrored, database, client)
+        await view.send("PUT", "a", {"title": "before"})
+        await view.caught_up()
+        await set_mode(mirrored, database, "mixed")
+        await view.send("PUT", "b", {"title": "meanwhile"})
+        await set_mode(mirrored, database, "microbatched")
+        await view.complete()
+        assert await view.held("a") is not None
+        assert await view.held("b") is not None
+
+
+async def test_copies_are_of_versions_that_existed_and_within_the_bound(view: ViewClient) -> None:
+    """Oracle R3 of docs/papers/ppm.md: 1,000 increments over 100 articles in random order."""
+    chance, history = random.Random(3), History()
+    data, database = view.service.mediator.data, view.database
+    ids = [f"r{number}" for number in range(100)]
+    for id_ in ids:
+        made = await view.service.create(database, "articles", id_, hits=0, title=id_)
+        history.note(id_, made.versions["hits"] or 0, 0)
+    counts = Counter(dict.fromkeys(ids, 0))
+    sampled = 0
+    for _ in range(1000):
+        id_ = chance.choice(ids)
+        outcome = await data.write(inc(database, "articles", id_))
+        counts[id_] += 1
+        history.note(id_, outcome.versions["hits"] or 0, counts[id_])
+        requested_at = time.monotonic()
+        read = await data.read(
+            Get(database, "articles", chance.choice(ids)), ReadPreference("bounded")
+        )
+        if read.freshness is not None:
+            history.check(read, requested_at)
+            sampled += 1
+    assert sampled
+    await view.caught_up()
+    for id_ in ids:
+        copy = await view.held(id_)
+        assert copy is not None
+        assert copy.values["hits"] == counts[id_]
+
+
+async def test_a_deletion_that_is_repeated_is_not_acknowledged_before_the_copy_is_gone(
+    view: ViewClient, id_: str
+) -> None:
+    await view.send("PUT", id_, {"title": "Goal"})
+    await view.caught_up()
+    copy = await view.held(id_)
+    assert copy is not None
+    await view.send("DELETE", id_, idempotency_key=id_)
+    # As if the view had not answered then.
+    await view.mirror(partial(absorb, copy))
+    assert await view.held(id_) is not None
+    answer = await view.send("DELETE", id_, idempotency_key=id_)
+    assert answer.headers["idempotency-replayed"] == "true"
+    assert await view.held(id_) is None
+
+
+async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    shared: Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ages were differences of that clock: nothing was relayed, and all of it looked new."""
+    shift = f"test:{unique()}"
+    monkeypatch.setattr(
+        "mediator.coordination.view_state.script_of",
+        lambda name: Script(
+            SHIFTED.format(shift) + script_of(name).text.replace("redis.call('TIME')", "time()")
+        ),
+    )
+    configs = (redis_config, postgresql_config, mongodb_config)
+    async with (
+        scratch_systems(*configs) as own,
+        scratch_catalogue(postgresql_config) as url,
+        service(own, url, coordination_url=shared.url) as started,
+    ):
+        await started.favour()
+        database = await started.put_schema(
+            {"articles": {"fields": fields()}},
+            mode="microbatched",
+            materialised_view={"system": "postgres", "staleness_s": BOUND_S},
+        )
+        await started.create(database, "articles", "a", title="t", hits=0)
+        found = await eventual_copy(started, database, hits=0)
+        assert found.freshness is not None
+        coordination = started.mediator.coordination
+        assert coordination is not None
+        logs = started.mediator.changes._logs
+        assert logs is not None
+        await started.mediator.scheduler.stop()  # nobody tends the relays, or learns, but the test
+        await logs.close()
+        await coordination._redis.set(shift, -60, ex=600)
+        await started.mediator.data.write(inc(database, "articles", "a"))
+        acknowledged_at = time.monotonic()
+        for _ in range(20):
+            await started.mediator.views.read_watermarks()
+            requested_at = time.monotonic()
+            read = Get(database, "articles", "a")
+            found = await started.mediator.data.read(read, ReadPreference("bounded"))
+            if found.freshness is not None and (found.values or {})["hits"] == 0:
+                assert found.freshness.measured_s >= requested_at - acknowledged_at

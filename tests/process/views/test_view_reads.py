@@ -1,0 +1,113 @@
+"""Reads from the view of a microbatched database, within the bound."""
+
+from __future__ import annotations
+
+from tests.process.views.views import BOUND_S, ViewClient, tried
+
+
+async def test_whole_objects_are_read_from_the_view(view: ViewClient, id_: str) -> None:
+    body = {"title": "Goal", "hits": 3, "text": "long"}
+    await view.send("PUT", id_, body)
+    await view.caught_up()
+    answer = await view.send("GET", id_)
+    assert answer.json() == {"id": id_, **body}
+    bound, measured = answer.headers["portolan-staleness"].split(", ")
+    assert bound == f"bound={BOUND_S:g}"
+    assert 0 <= float(measured.removeprefix("measured=")) <= BOUND_S
+    assert answer.headers["cache-control"] == "no-store"
+    reports = tried(view)
+    assert (reports.class_name, reports.decision) == ("articles", "answered")
+    assert measured == f"measured={reports.measured_s:.3f}"
+    assert view.service.mediator.views.ages().keys() >= {(view.database, "articles")}
+
+
+async def test_strong_reads_ask_the_systems(view: ViewClient, id_: str) -> None:
+    await view.send("PUT", id_, {"title": "Goal"})
+    await view.caught_up()
+    answer = await view.send("GET", id_, prefer="consistency=strong")
+    assert "portolan-staleness" not in answer.headers
+    assert answer.headers["preference-applied"] == "consistency=strong"
+
+
+async def test_a_part_is_read_from_the_view_on_request(view: ViewClient, id_: str) -> None:
+    await view.send("PUT", id_, {"title": "Goal"})
+    await view.caught_up()
+    assert "portolan-staleness" not in (await view.send("GET", f"{id_}?fields=title")).headers
+    answer = await view.send("GET", f"{id_}?fields=title", prefer="consistency=bounded")
+    assert "portolan-staleness" in answer.headers
+    assert answer.json() == {"id": id_, "title": "Goal"}
+
+
+async def test_a_tighter_bound_than_the_age_is_kept_by_the_systems(
+    view: ViewClient, id_: str
+) -> None:
+    await view.send("PUT", id_, {"title": "old"})
+    await view.caught_up()
+    await view.send("PUT", id_, {"title": "new"})
+    answer = await view.send("GET", id_, prefer="max-staleness=0")
+    assert answer.json()["title"] == "new"
+    assert "portolan-staleness" not in answer.headers
+    assert tried(view).decision == "stale"
+
+
+async def test_what_was_written_is_read_at_once(view: ViewClient, id_: str) -> None:
+    await view.send("PUT", id_, {"title": id_})
+    await view.caught_up()
+    for number in range(1, 21):
+        position = (await view.inc(id_)).headers["portolan-position"]
+        answer = await view.send("GET", id_, prefer=f"at-least={position}")
+        assert answer.json()["hits"] == number
+        query = {"filter": {"eq": ["title", id_]}}
+        found = await view.http.post(
+            "articles/query", json=query, headers={"prefer": f"at-least={position}"}
+        )
+        assert found.json()["items"][0]["hits"] == number
+
+
+async def test_deleted_objects_are_gone_everywhere_at_once(view: ViewClient, id_: str) -> None:
+    await view.send("PUT", id_, {"title": "Goal", "text": "long"})
+    await view.caught_up()
+    copy = await view.held(id_)
+    assert copy is not None
+    await view.send("DELETE", id_)
+    assert await view.held(id_) is None
+    assert (await view.http.get("articles/a")).status_code == 404
+    await view.mirror(lambda mirror, where: mirror.absorb(where, [copy]))
+    assert await view.held(id_) is None
+    await view.send("PUT", id_, {"title": "Another"})
+    await view.caught_up()
+    again = await view.held(id_)
+    assert again is not None
+    assert again.values["title"] == "Another"
+
+
+async def test_objects_deleted_in_a_batch_are_gone_at_once(view: ViewClient, id_: str) -> None:
+    await view.send("PUT", id_, {"title": "Goal"})
+    await view.caught_up()
+    batch = {"operations": [{"op": "delete", "class": "articles", "id": id_}]}
+    answer = await view.http.post("batch", json=batch)
+    assert answer.is_success, answer.text
+    assert await view.held(id_) is None
+
+
+async def test_queries_run_on_the_view(view: ViewClient, id_: str) -> None:
+    for number in range(5):
+        body = {"title": id_, "hits": number, "text": "even" if number % 2 == 0 else "odd"}
+        await view.send("PUT", f"{id_}{number}", body)
+    await view.caught_up()
+    query = {
+        "filter": {"and": [{"eq": ["title", id_]}, {"eq": ["text", "even"]}, {"gt": ["hits", 0]}]},
+        "order": [["hits", "desc"]],
+        "explain": True,
+    }
+    answer = await view.http.post("articles/query", json=query)
+    assert [item["id"] for item in answer.json()["items"]] == [f"{id_}4", f"{id_}2"]
+    assert "portolan-staleness" in answer.headers
+    assert answer.json()["explain"]["system"] == "postgres"
+    assert answer.json()["explain"]["others"] == []
+    strong = await view.http.post(
+        "articles/query", json=query, headers={"prefer": "consistency=strong"}
+    )
+    assert strong.json()["items"] == answer.json()["items"]
+    assert "portolan-staleness" not in strong.headers
+    assert strong.json()["explain"]["others"]

@@ -1,0 +1,257 @@
+"""A view and its client, and ways to meddle with copies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import asyncpg
+import httpx
+
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from mediator.base.observation import ViewReadFinished
+from mediator.materialisation.maintenance import Kind
+from mediator.model.operations import Get, Outcome
+from mediator.routing.freshness import ReadPreference
+from mediator.routing.model import ClassRoute
+from mediator.service import Mediator
+from mediator.stores.port import Fragment, Mirror, Read, Record, SystemConfig
+from tests.faults.conditions import eventually
+from tests.process.service import Service, field_on, scratch_catalogue, scratch_systems, service
+
+BOUND_S = 30.0
+
+
+UPDATE = {"content-type": "application/vnd.portolan.update+json"}
+
+
+def fields(**more: Any) -> dict[str, Any]:
+    """Fields on three systems; the anchor is on PostgreSQL."""
+    return {
+        "title": field_on("postgres"),
+        "hits": field_on("redis", "integer", default=0, group="hits"),
+        "text": field_on("mongo", group="text"),
+        **more,
+    }
+
+
+@dataclass
+class ViewClient:
+    """A database with a view, and a client of its data API."""
+
+    service: Service
+    database: str
+    http: httpx.AsyncClient
+
+    @property
+    def database_id(self) -> str:
+        return self.service.mediator.data.model.databases[self.database].id
+
+    @property
+    def route(self) -> ClassRoute:
+        return self.service.mediator.data.model.databases[self.database].classes["articles"]
+
+    async def send(self, method: str, id_: str, body: Any = None, **headers: str) -> httpx.Response:
+        """Send a request about an article; it must be answered well."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await self.http.request(method, f"articles/{id_}", json=body, headers=given)
+        assert answer.is_success, answer.text
+        return answer
+
+    async def inc(self, id_: str) -> httpx.Response:
+        return await self.http.patch(
+            f"articles/{id_}", content=b'{"hits": {"inc": 1}}', headers=UPDATE
+        )
+
+    async def held(self, id_: str) -> Record | None:
+        """Read an object's copy."""
+        assert self.route.copy is not None
+        store = self.service.mediator.systems.get(self.route.copy.system).store
+        [record] = await store.read([Read(self.route.copy, id_)])
+        return record
+
+    async def mirror(self, call: Callable[[Mirror, Any], Awaitable[Any]]) -> None:
+        """Meddle with copies."""
+        assert self.route.copy is not None
+        store = self.service.mediator.systems.get(self.route.copy.system).store
+        assert isinstance(store, Mirror)
+        await call(store, self.route.copy)
+
+    async def complete(self) -> None:
+        """Wait until the copies are complete."""
+        await eventually(self._is_complete)
+
+    async def caught_up(self) -> None:
+        """Wait until everything written so far is in the view."""
+        feed = self.service.mediator.coordination
+        assert feed is not None
+        tick = await feed.feed.tick()
+
+        async def reached() -> bool:
+            marks = await feed.view_state.watermarks(self.database_id)
+            known = [m for marks_ in marks.until_tick.values() for m in marks_]
+            return bool(known) and all(mark is not None and mark > tick for mark in known)
+
+        await eventually(reached)
+        await self.service.mediator.views.read_watermarks()
+
+    async def report(self, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
+        """Let a run go over the view; return what it has found of the articles."""
+        views = self.service.mediator.views
+        await views.start_run(self.database, kind, repair=repair)
+
+        async def over() -> bool:
+            return bool((await views.describe(self.database))["run"]["state"] != "running")
+
+        await eventually(over)
+        run = (await views.describe(self.database))["run"]
+        assert run["state"] == "done", run
+        found: dict[str, Any] = run["classes"]["articles"]
+        return found
+
+    async def _is_complete(self) -> bool:
+        reports = await self.service.mediator.views.describe(self.database)
+        return all(each["age_s"] is not None for each in reports["classes"].values())
+
+
+def tried(view: ViewClient) -> ViewReadFinished:
+    """What was reports last of a read that the view could have answered."""
+    return next(o for o in reversed(view.service.observed) if isinstance(o, ViewReadFinished))
+
+
+def client_of(mirrored: Service, database: str) -> httpx.AsyncClient:
+    app = DataApi(mirrored.mediator.data, DataOptions(cursor_key=b"secret"), lambda _: None)
+    transport = httpx.ASGITransport(app)
+    return httpx.AsyncClient(transport=transport, base_url=f"http://test/v1/{database}/")
+
+
+async def set_mode(mirrored: Service, database: str, mode: str) -> None:
+    control = mirrored.mediator.control
+    document = (await control.schema(database)).document
+    view = {"system": "postgres", "staleness_s": BOUND_S}
+    await control.set_schema(database, {**document, "mode": mode, "materialised_view": view})
+
+
+async def execute(view: ViewClient, statement: str, *arguments: Any) -> None:
+    """Meddle with the view's rows behind its back."""
+    copy = view.route.copy
+    assert copy is not None
+    store = view.service.mediator.systems.get(copy.system).store
+    table = store.statements.records(copy).table  # type: ignore[attr-defined]
+    connection = await asyncpg.connect(view.service.configs["postgres"].url)
+    try:
+        name = f'"{table.schema}"."{table.name}"'
+        assert not (await connection.execute(statement.format(name), *arguments)).endswith(" 0")
+    finally:
+        await connection.close()
+
+
+async def spoil(view: ViewClient) -> None:
+    """Make one copy of each kind of wrong."""
+    for id_ in ("v-absent", "v-different", "v-ahead", "v-right"):
+        await view.send("PUT", id_, {"title": "right", "hits": 1, "text": "right"})
+    await view.caught_up()
+    await execute(view, "DELETE FROM {} WHERE id = $1", "v-absent")
+    for id_, ahead in (("v-different", 0), ("v-ahead", 10**9)):
+        copy = await view.held(id_)
+        assert copy is not None
+        versions = {group: version + ahead for group, version in copy.versions.items()}
+        wrong = Record(id_, copy.creation_version, versions, {**copy.values, "title": "wrong"})
+        await view.mirror(partial(absorb, wrong))
+    stray = Record("v-stray", 1, {"main": 1, "hits": 1, "text": 1}, {"title": "stray"})
+    await view.mirror(lambda m, where: m.absorb(where, [stray]))
+
+
+async def absorb(record: Record, mirror: Mirror, where: Fragment) -> None:
+    await mirror.absorb(where, [record], force=True)
+
+
+WRONG = {"absent": 1, "different": 1, "ahead": 1, "left over": 1}
+
+
+async def is_right(view: ViewClient) -> None:
+    assert await view.held("v-stray") is None
+    for id_ in ("v-absent", "v-different", "v-ahead", "v-right"):
+        copy = await view.held(id_)
+        assert copy is not None
+        assert copy.values == {"title": "right", "hits": 1, "text": "right"}
+
+
+class History:
+    """Increments as they were acknowledged, to hold copies against them."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, int], int] = {}
+        self.acknowledged: dict[str, list[tuple[float, int]]] = {}
+
+    def note(self, id_: str, version: int, value: int) -> None:
+        self.values[id_, version] = value
+        self.acknowledged.setdefault(id_, []).append((time.monotonic(), version))
+
+    def check(self, outcome: Outcome, requested_at: float) -> None:
+        """Hold a view's answer against what was acknowledged."""
+        assert outcome.freshness is not None
+        version = outcome.versions["hits"]
+        assert version is not None
+        assert outcome.values is not None
+        assert self.values[outcome.id, version] == outcome.values["hits"]
+        due = requested_at - outcome.freshness.measured_s
+        acknowledged = [v for at, v in self.acknowledged[outcome.id] if at < due]
+        assert version >= max(acknowledged, default=0)
+
+
+@asynccontextmanager
+async def alone(config: SystemConfig, catalogue: SystemConfig) -> AsyncIterator[Service]:
+    """MaintenanceRun a mediator on one system, without coordination."""
+    async with (
+        scratch_systems(config) as own,
+        scratch_catalogue(catalogue) as url,
+        service(own, url) as started,
+    ):
+        yield started
+
+
+@asynccontextmanager
+async def run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[None]:
+    """Hold the lease of runs, as another replica does while a run of its own goes on."""
+    assert mediator.coordination is not None
+    leases, name = mediator.coordination.leases, f"view-maintenance:{database_id}"
+    assert await leases.acquire(name, "another replica", 30)
+    try:
+        yield
+    finally:
+        await leases.release(name, "another replica")
+
+
+async def has_ended(admin: httpx.AsyncClient, where: str) -> bool:
+    return bool((await admin.get(where)).json()["run"]["state"] != "running")
+
+
+async def eventual_copy(started: Service, database: str, **values: Any) -> Outcome:
+    """Wait until the view answers with these values."""
+    outcome: Outcome | None = None
+
+    async def answers() -> bool:
+        nonlocal outcome
+        outcome = await started.mediator.data.read(
+            Get(database, "articles", "a"), ReadPreference("bounded")
+        )
+        held = outcome.values or {}
+        return outcome.freshness is not None and values.items() <= held.items()
+
+    await eventually(answers)
+    assert outcome is not None
+    return outcome
+
+
+SHIFTED = """
+local function time()
+  local now = redis.call('TIME')
+  return {{ now[1] + (redis.call('GET', '{}') or 0), now[2] }}
+end
+"""

@@ -1,0 +1,160 @@
+"""The states of joint writes as a machine (`joint_write_model`), and their changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum, auto
+from typing import Any, Final, NamedTuple
+
+RECORDS: Final = (0, 1)
+"""The anchor, and the other record."""
+
+FREE: Final = -1
+
+
+class Rule(Enum):
+    """What the protocol asks for; the search breaks each of them on purpose."""
+
+    WRITES_MEET_INTENTS = auto()
+    STEPS_NEED_INTENTS = auto()
+    COMMIT_NEEDS_ALL_INTENTS = auto()
+    COMMIT_NEEDS_THE_LOG = auto()
+    UNKNOWN_IS_ABORTED_FIRST = auto()
+    ABORTED_BEFORE_UNLOCKED = auto()
+    FINISHED_AFTER_APPLIED = auto()
+    READERS_COMPARE_JOINT_WRITES = auto()
+    SECOND_LOOK_COMPARES_VERSIONS = auto()
+    SECOND_LOOK_SEES_INTENTS = auto()
+
+
+class Log(IntEnum):
+    """What the log says of a joint write."""
+
+    UNKNOWN = auto()
+    PREPARING = auto()
+    ABORTED = auto()
+    COMMITTED = auto()
+    FINISHED = auto()
+
+
+class At(IntEnum):
+    """Where a coordinator stands."""
+
+    IDLE = auto()
+    LOCKING = auto()
+    COMMITTING = auto()
+    APPLYING = auto()
+    ACKNOWLEDGED = auto()
+    LEFT = auto()
+    """It has given up, and lets go of its intents; it will not ask to commit any more."""
+    GONE = auto()
+
+
+class Sent(IntEnum):
+    """What became of a message."""
+
+    NOT = auto()
+    UNDER_WAY = auto()
+    DONE = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True)
+class World:
+    """What there is, and which rules hold.
+
+    Attributes:
+        joint: The records that each joint write touches; it locks both.
+        singles: The records that the client writes one after the other.
+        reads: How often the object is read.
+        crashes: How many coordinators stop.
+        equal: Whether the records carry the same joint write at first.
+        broken: A rule that does not hold.
+    """
+
+    joint: tuple[tuple[int, ...], ...] = ((0, 1),)
+    singles: tuple[int, ...] = ()
+    reads: int = 0
+    crashes: int = 1
+    equal: bool = True
+    broken: Rule | None = None
+
+    def keeps(self, rule: Rule) -> bool:
+        return self.broken is not rule
+
+
+class Record(NamedTuple):
+    """A record: the writes that took effect, the intent, and the last joint write."""
+
+    writes: tuple[int, ...]
+    intent: int
+    joint: int
+
+
+class Coordinator(NamedTuple):
+    """The coordinator of a joint write, and its messages."""
+
+    at: At
+    begin: Sent
+    locks: tuple[Sent, Sent]
+    commit: Sent
+
+
+class Reader(NamedTuple):
+    """A reader: what it has read of each record, this time and the time before."""
+
+    now: tuple[Record | None, Record | None] = (None, None)
+    first: tuple[Record, Record] | None = None
+    acknowledged: int = 0
+
+
+class State(NamedTuple):
+    """Everything; writes are known by numbers, sets of them as bits."""
+
+    records: tuple[Record, Record]
+    log: tuple[Log, ...]
+    coordinators: tuple[Coordinator, ...]
+    crashes: int
+    singles: int
+    reads: int
+    reader: Reader | None
+    acknowledged: int
+    before: tuple[int, ...]
+    """For each write, those that were acknowledged before it began."""
+
+
+class Move(NamedTuple):
+    """A step, where it leads, and whether it breaks a promise."""
+
+    what: str
+    state: State
+    broken: bool = False
+
+
+def has_intent(state: State, number: int) -> bool:
+    return any(record.intent == number for record in state.records)
+
+
+def begun(state: State, number: int) -> State:
+    return state._replace(before=replaced(state.before, number, state.acknowledged))
+
+
+def acknowledged(state: State, number: int) -> State:
+    return state._replace(acknowledged=state.acknowledged | 1 << number)
+
+
+def with_coordinator(state: State, number: int, coordinator: Coordinator) -> State:
+    return state._replace(coordinators=replaced(state.coordinators, number, coordinator))
+
+
+def logged(state: State, number: int, log: Log) -> State:
+    return state._replace(log=replaced(state.log, number, log))
+
+
+def put(state: State, at: int, **changes: Any) -> State:
+    record = state.records[at]._replace(**changes)
+    return state._replace(records=replaced(state.records, at, record))
+
+
+def replaced(items: tuple[Any, ...], at: int, item: object) -> Any:
+    return (*items[:at], item, *items[at + 1 :])
