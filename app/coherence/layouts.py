@@ -77,7 +77,7 @@ class Layouts:
         """
         route = self._route(partition)
         if route is not None and self._adopted.get(partition) is not route:
-            await self._adopt(partition, layout_of(route))
+            await self.announce(partition, layout_of(route))
             self._adopted[partition] = route
         return route
 
@@ -94,7 +94,7 @@ class Layouts:
         """Look again next time: the sketch says that it knows another schema, or none."""
         self._adopted.pop(partition, None)
 
-    async def _adopt(self, partition: Partition, wanted: dict[str, Any]) -> None:
+    async def announce(self, partition: Partition, wanted: dict[str, Any]) -> None:
         """Put a layout in force, then invalidate what was registered under another schema.
 
         Between the two no query is registered, by any replica: one that dies there leaves it to

@@ -80,10 +80,10 @@ class SketchGuard:
     ) -> None:
         self._leases = leases or CachedLeases(sketch, clock)
         self._on_end = on_end
-        self._purge_first = purge_first
+        self.purge_first = purge_first
         self._sketch = sketch
         self._estimator = estimator
-        self._queries = queries
+        self.queries = queries
         self._layouts = layouts
         self._on_results_changed = on_results_changed
         self._clock = clock
@@ -119,13 +119,13 @@ class SketchGuard:
     ) -> BeginResult:
         await self._layouts.adopt(partition)
         result = await self._sketch.begin(partition, keys, token.text)
-        if result.sequence != self._queries.sequence(partition):
-            await self._queries.catch_up(partition)
+        if result.sequence != self.queries.sequence(partition):
+            await self.queries.catch_up(partition)
         return result
 
     def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether results of queries may depend on what these fields were."""
-        return self._queries.depends_on(_partition(database, class_name), touched)
+        return self.queries.depends_on(_partition(database, class_name), touched)
 
     async def end(
         self,
@@ -153,16 +153,16 @@ class SketchGuard:
         )
         if self._on_end is not None:
             self._on_end()
-        if self._purge_first is not None:
+        if self.purge_first is not None:
             results = zip(written.items(), changed, strict=True)
-            await _purge(self._purge_first, {p: [*own, *more] for (p, own), more in results})
+            await _purge(self.purge_first, {p: [*own, *more] for (p, own), more in results})
 
     async def invalidate_results(self, database: str, class_name: str) -> None:
         """Take all results of a class for changed; raises `Unavailable`: there may be others."""
         partition = Partition(database, class_name)
         [queries] = await _done([self._invalidate_results(partition)])
-        if self._purge_first is not None:
-            await _purge(self._purge_first, {partition: queries})
+        if self.purge_first is not None:
+            await _purge(self.purge_first, {partition: queries})
 
     async def adopt_layout(self, database: str, class_name: str) -> None:
         """Have the sketch know a class as it is now; raises `Unavailable`: the next call will."""
@@ -174,7 +174,7 @@ class SketchGuard:
 
     async def _invalidate_results(self, partition: Partition) -> Sequence[str]:
         # Whoever registers from here on reads what was written before.
-        affected = await self._queries.invalidate_all(partition)
+        affected = await self.queries.invalidate_all(partition)
         self._report(partition, affected)
         return tuple(affected.numbers)
 
@@ -190,32 +190,32 @@ class SketchGuard:
         Each attempt may find others; what an earlier one has found is stale as well.
         """
         changed: dict[str, None] = {}
-        exclusive = effects is not None and self._queries.depends_on(partition, None)
+        exclusive = effects is not None and self.queries.depends_on(partition, None)
         budget = MatchBudget()
         for attempt in range(_ATTEMPTS):
             own_effects = partial(_effects_on, partition, effects, exclusive=exclusive)
-            affected = self._queries.affected(partition, own_effects, budget)
+            affected = self.queries.affected(partition, own_effects, budget)
             queries = tuple(affected.numbers)
             pauses = attempt >= _PATIENT_ATTEMPTS
             changes = ResultChanges(queries, affected.sequence, exclusive, pauses)
             result = await self._sketch.end(partition, token.text, versions, changes)
             if queries:
                 changed.update(dict.fromkeys(queries))
-                self._queries.forget(partition, affected)
+                self.queries.forget(partition, affected)
                 self._report(partition, affected)
             if result is EndResult.CONTENDED and len(versions) == 1:
                 self._leases.avoid(partition, *versions)
             if result in _ENDED:
                 return tuple(changed)
             if result is EndResult.BEHIND:
-                await self._queries.catch_up(partition)
+                await self.queries.catch_up(partition)
             else:  # others wrote the same keys: what they were before this write is not known
                 exclusive = False
         raise SketchUnavailable("Queries are registered faster than they are learned.")
 
     def _report(self, partition: Partition, affected: AffectedQueries) -> None:
         if affected.numbers:
-            known = self._queries.count(partition)
+            known = self.queries.count(partition)
             self._on_results_changed(ResultsChanged(partition, len(affected.numbers), known))
 
 

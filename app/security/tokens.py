@@ -60,7 +60,7 @@ class Tokens:
     """Verifies tokens; what was found good is remembered until it ends, or the keys change."""
 
     def __init__(self, keys: KeySet, rules: TokenRules, clock: Clock) -> None:
-        self._keys = keys
+        self.keys = keys
         self._rules = rules
         self._clock = clock
         self._good: dict[bytes, tuple[Principal, float]] = {}
@@ -74,8 +74,8 @@ class Tokens:
         """
         if len(token) > LONGEST_TOKEN:
             raise _refuse("it is too long")
-        if self._generation != self._keys.generation or len(self._good) >= _REMEMBERED:
-            self._generation, self._good = self._keys.generation, {}
+        if self._generation != self.keys.generation or len(self._good) >= _REMEMBERED:
+            self._generation, self._good = self.keys.generation, {}
         digest = sha256(token.encode()).digest()
         principal, ends_s = self._good.get(digest, (None, 0.0))
         if principal is not None and self._clock.now() < ends_s:
@@ -87,7 +87,7 @@ class Tokens:
 
     async def _claims(self, token: str) -> dict[str, Any]:
         try:
-            key = await self._keys.find(_key_id(token))
+            key = await self.keys.find(_key_id(token))
             if key is None:
                 raise _refuse("its key is not known")
             return jwt.decode(
@@ -166,8 +166,8 @@ class KeySet:
     def __init__(self, location: str, clock: Clock) -> None:
         self._location = location
         self._clock = clock
-        self._keys: Mapping[str, PyJWK] = {}
-        self._fetched_s = float("-inf")
+        self.keys: Mapping[str, PyJWK] = {}
+        self.fetched_s = float("-inf")
         self._turn = asyncio.Lock()
         self.generation = 0
 
@@ -183,11 +183,11 @@ class KeySet:
         """Fetch the keys, unless that was done a moment ago."""
         async with self._turn:
             now_s = self._clock.monotonic()
-            if now_s - self._fetched_s < FLOOR_S:
+            if now_s - self.fetched_s < FLOOR_S:
                 return
-            self._fetched_s = now_s
+            self.fetched_s = now_s
             try:
-                self._keys = _read(await self._fetch())
+                self.keys = _read(await self._fetch())
                 self.generation += 1
             except (httpx.HTTPError, OSError, ValueError) as error:
                 _log.warning("the keys of the token issuer were not read: %s", type(error).__name__)
@@ -197,9 +197,9 @@ class KeySet:
         return [PeriodicTask("fetching the keys of the token issuer", _REFRESHED_S, self.refresh)]
 
     def _look(self, key_id: str | None) -> PyJWK | None:
-        if key_id is None and len(self._keys) == 1:
-            return next(iter(self._keys.values()))
-        return self._keys.get(key_id or "")
+        if key_id is None and len(self.keys) == 1:
+            return next(iter(self.keys.values()))
+        return self.keys.get(key_id or "")
 
     async def _fetch(self) -> bytes:
         if not self._location.startswith(("https://", "http://")):

@@ -56,7 +56,7 @@ class Catalogue:
         self._url = make_url(url).set(drivername="postgresql+asyncpg")
         self._migrate = migrate
         self.revisions = revisions or Revisions()
-        self._engine = create_async_engine(
+        self.engine = create_async_engine(
             self._url,
             pool_size=4,
             max_overflow=POOL_SIZE - 4,
@@ -105,7 +105,7 @@ class Catalogue:
 
     async def close(self) -> None:
         """Release every connection."""
-        await self._engine.dispose()
+        await self.engine.dispose()
         await self._statements.close()
 
     async def ping(self) -> None:
@@ -115,7 +115,7 @@ class Catalogue:
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """Open a transaction; it is committed unless the block raises. Raises `Unavailable`."""
-        async with self.translating_errors(), self._engine.begin() as connection:
+        async with self.translating_errors(), self.engine.begin() as connection:
             yield connection
 
     async def execute(self, statement: Executable) -> CursorResult[Any]:
@@ -150,14 +150,14 @@ class Catalogue:
 
     async def _connection(self) -> Any:
         """Open a connection as SQLAlchemy does, and detach the driver's own from it."""
-        connection = await self._engine.raw_connection()
+        connection = await self.engine.raw_connection()
         driver_connection = connection.driver_connection
         connection.detach()
         return driver_connection
 
     async def session(self) -> AsyncConnection:
         """Open a connection that the caller keeps and closes, without transactions."""
-        return await self._engine.execution_options(isolation_level="AUTOCOMMIT").connect()
+        return await self.engine.execution_options(isolation_level="AUTOCOMMIT").connect()
 
     @asynccontextmanager
     async def translating_errors(self) -> AsyncIterator[None]:

@@ -76,11 +76,11 @@ class Presence:
         self._catalogue = catalogue
         shared = "" if alone else "_shared"
         self._claim = text(f"SELECT pg_try_advisory_lock{shared}({_LOCK})")
-        self._session: AsyncConnection | None = None
+        self.session: AsyncConnection | None = None
 
     async def hold(self) -> None:
         """Claim the lock, unless it is held; `NotAlone` if somebody else has it."""
-        if self._session is not None and await self._lives(self._session):
+        if self.session is not None and await self._lives(self.session):
             return
         async with self._catalogue.translating_errors():
             session = await self._catalogue.session()
@@ -92,11 +92,11 @@ class Presence:
         if not granted:
             await session.close()
             raise NotAlone("Another replica serves this installation.")
-        self._session = session
+        self.session = session
 
     async def close(self) -> None:
         """Release the lock."""
-        session, self._session = self._session, None
+        session, self.session = self.session, None
         if session is not None:
             with suppress(SQLAlchemyError, OSError):
                 await session.invalidate()  # back in the pool it would keep the lock

@@ -51,7 +51,7 @@ class ChangeService:
         self._observe = observe
         self._feed = shared
         self._writers = writers
-        self._logs = LogRelays(context, shared, leases) if shared and leases else None
+        self.logs = LogRelays(context, shared, leases) if shared and leases else None
         self._pending = PendingRelays(context, (shared, writers) if shared and writers else None)
         self._clock, self._times = clock, TickTimes(clock)
         self.subscriptions = Subscriptions(shared) if shared else None
@@ -74,17 +74,17 @@ class ChangeService:
 
     def relaying_tasks(self) -> list[PeriodicTask]:
         """Return those of the process that relays: they need nothing of the one that wrote."""
-        if self._logs is None:
+        if self.logs is None:
             return []
         return [
-            PeriodicTask("reconcile relays of logs", 1.0, self._logs.reconcile),
+            PeriodicTask("reconcile relays of logs", 1.0, self.logs.reconcile),
             PeriodicTask("trim feeds", 5.0, self.trim),
         ]
 
     def on_event(self, event: Observation) -> None:
         """Wake the relays after writes."""
-        if self._logs is not None:
-            self._logs.on_event(event)
+        if self.logs is not None:
+            self.logs.on_event(event)
 
     def end_streams(self) -> None:
         """End all subscriptions, as the process is about to end."""
@@ -95,8 +95,8 @@ class ChangeService:
         """Cancel the work; the periodic tasks have ended before."""
         if self.subscriptions is not None:
             await self.subscriptions.close_all()
-        if self._logs is not None:
-            await self._logs.close()
+        if self.logs is not None:
+            await self.logs.close()
         try:
             await self._pending.close()
         except (MediatorError, StoreError):

@@ -28,7 +28,7 @@ LEASE_S: Final = 120.0
 EXPIRED_S: Final = LEASE_S + 5.0
 """Clocks run at almost the same speed: after so long, by the catalogue's, a lease is over."""
 
-_TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 
 
@@ -70,7 +70,7 @@ class Membership:
             Unavailable: One of them does not confirm, and may still hold its lease.
         """
         await self._calls.admission.drained()
-        until = self._clock.monotonic() + _TIMEOUT_S
+        until = self._clock.monotonic() + TIMEOUT_S
         while late := await self._replicas.behind(self._name, epoch, EXPIRED_S):
             if self._clock.monotonic() > until:
                 raise Unavailable(

@@ -28,12 +28,12 @@ class Coordination:
 
     def __init__(self, url: str, retention: Retention | None = None) -> None:
         self._clock = SystemClock()
-        self._redis = connect(url)
+        self.redis = connect(url)
         self._client = client_of(url)
-        self.feed = RedisFeed(self._redis, self._client, retention)
-        self.leases = Leases(self._redis)
-        self.writers = RedisWriters(self._redis)
-        self.view_state = RedisViewState(self._redis)
+        self.feed = RedisFeed(self.redis, self._client, retention)
+        self.leases = Leases(self.redis)
+        self.writers = RedisWriters(self.redis)
+        self.view_state = RedisViewState(self.redis)
 
     async def skew_s(self) -> float:
         """Return by how much Redis's clock is ahead of ours at least (s); raises `StoreError`."""
@@ -46,7 +46,7 @@ class Coordination:
     async def close(self) -> None:
         """Release every connection."""
         await self._client.close()
-        await self._redis.aclose()
+        await self.redis.aclose()
 
 
 def client_of(url: str) -> CommandClient:

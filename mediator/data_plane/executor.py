@@ -76,7 +76,7 @@ class Executor:
         clock: Clock,
         observe: Observer,
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._clock = clock
         self._calls = calls
         self._view_reads = ViewReads(calls, staleness, observe)
@@ -218,7 +218,7 @@ class Executor:
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> Answer:
         """Answer a query; see `DataPlane.query`."""
-        limits = self._limits if ceiling is None else self._limits.under(ceiling)
+        limits = self.limits if ceiling is None else self.limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
         freshness = await self._view_freshness(route, query, preference)
         if freshness is not None and route.view is not None:

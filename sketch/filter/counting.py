@@ -22,16 +22,16 @@ class CountingFilter:
 
     def __init__(self, shape: FilterShape) -> None:
         self._shape = shape
-        self._keys: set[str] = set()
-        self._counts = array("I", bytes(4 * shape.bits))
+        self.keys: set[str] = set()
+        self.counts = array("I", bytes(4 * shape.bits))
         self.bits = bytearray(shape.size)
         self.revision = 1
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self.keys)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._keys
+        return key in self.keys
 
     @property
     def bits_set(self) -> int:
@@ -40,23 +40,23 @@ class CountingFilter:
 
     def add(self, key: str) -> None:
         """Add a key; once, however often it is called."""
-        if key in self._keys:
+        if key in self.keys:
             return
-        self._keys.add(key)
+        self.keys.add(key)
         # Two of a key's positions may be the same; they count as two, here and in `discard`.
         for position in positions(key, self._shape):
-            self._counts[position] += 1
-            if self._counts[position] == 1:
+            self.counts[position] += 1
+            if self.counts[position] == 1:
                 self._flip(position)
 
     def discard(self, key: str) -> None:
         """Remove a key, if it is there."""
-        if key not in self._keys:
+        if key not in self.keys:
             return
-        self._keys.remove(key)
+        self.keys.remove(key)
         for position in positions(key, self._shape):
-            self._counts[position] -= 1
-            if self._counts[position] == 0:
+            self.counts[position] -= 1
+            if self.counts[position] == 0:
                 self._flip(position)
 
     def _flip(self, position: int) -> None:

@@ -67,13 +67,13 @@ class MemorySketch:
     async def invalidate(self, partition: Partition) -> None:
         """See the port."""
         renewed = MemoryPartition(self.limits, self.shape, self._clock(), fresh=False)
-        known = self._partition(partition)
+        known = self.partition(partition)
         renewed.purges, renewed.layout, renewed.schema = known.purges, known.layout, known.schema
         self._partitions[partition] = renewed
 
     async def layout(self, partition: Partition) -> str:
         """See the port."""
-        return self._partition(partition).layout
+        return self.partition(partition).layout
 
     async def adopt(
         self,
@@ -85,12 +85,12 @@ class MemorySketch:
         schema: str = "",
     ) -> bool:
         """See the port."""
-        it = self._partition(partition)
+        it = self.partition(partition)
         if it.layout != before:
             return False
         if invalidate or (not before and it.hands_out):
             await self.invalidate(partition)
-        self._partition(partition).layout, self._partition(partition).schema = after, schema
+        self.partition(partition).layout, self.partition(partition).schema = after, schema
         return True
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
@@ -126,7 +126,7 @@ class MemorySketch:
 
     async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
         """See the port."""
-        return self._partition(partition).queries.since(since)
+        return self.partition(partition).queries.since(since)
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
         """See the port."""
@@ -167,7 +167,7 @@ class MemorySketch:
 
     async def expire(self, partition: Partition, most: int = 1_000) -> int:
         """Remove what has expired, and return how much there was; others do so in passing."""
-        return self._partition(partition).expire(self._clock(), most)
+        return self.partition(partition).expire(self._clock(), most)
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
         """See the port."""
@@ -188,7 +188,7 @@ class MemorySketch:
     async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
         """See `sketch.protocol.port.Inspectable`."""
         now = self._clock()
-        return [self._partition(partition).state(now, partition) for partition in partitions]
+        return [self.partition(partition).state(now, partition) for partition in partitions]
 
     async def listen(self, on_contention: OnContention) -> None:
         """Return at once: no write lease is cached."""
@@ -196,7 +196,8 @@ class MemorySketch:
     async def close(self) -> None:
         """See the port."""
 
-    def _partition(self, partition: Partition) -> MemoryPartition:
+    def partition(self, partition: Partition) -> MemoryPartition:
+        """Return what is kept of a partition; a new one begins empty."""
         if partition not in self._partitions:
             # What came before this process may have handed out copies until it began, not later.
             begun = self._begun_us
@@ -206,7 +207,7 @@ class MemorySketch:
 
     def _expired(self, partition: Partition, keys: int) -> tuple[int, MemoryPartition]:
         """Return the time and a partition, from which some of what has expired is removed."""
-        now, it = self._clock(), self._partition(partition)
+        now, it = self._clock(), self.partition(partition)
         it.expire(now, max(self.limits.expired_at_once, 2 * keys))
         return now, it
 

@@ -20,7 +20,7 @@ from sketch.protocol.port import OnContention, Partition
 
 __all__ = ["RedisContention"]
 
-_QUIET_S: Final = 10.0
+QUIET_S: Final = 10.0
 """After so long without a message the server is pinged: it may have gone without a word."""
 
 _RECONNECT_S: Final = 1.0
@@ -40,7 +40,7 @@ class RedisContention:
         while True:
             try:
                 async with self._redis.pubsub() as channel:
-                    await channel.psubscribe(f"{_literal(self._before)}*{self._after}")
+                    await channel.psubscribe(f"{literal(self._before)}*{self._after}")
                     await self._receive(channel, on_contention)
             except (RedisError, OSError) as error:
                 _log.debug("contention is not received: %s", error)
@@ -50,7 +50,7 @@ class RedisContention:
         """Notify of keys, until the server does not even answer a ping."""
         pinged = False
         while True:
-            message = await channel.get_message(timeout=_QUIET_S)
+            message = await channel.get_message(timeout=QUIET_S)
             if message is None and pinged:
                 return
             if pinged := message is None:
@@ -65,6 +65,6 @@ class RedisContention:
         return Partition(unquote(database), unquote(class_name))
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Return a pattern that matches a text and nothing else."""
     return re.sub(r"([\\*?\[\]])", r"\\\1", text)

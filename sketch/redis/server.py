@@ -124,9 +124,9 @@ class RedisSketch:
         client = self._own or redis
         assert isinstance(client, Redis)
         fingerprint = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS}"
-        self._client = ScriptClient(client, self._script(), fingerprint, timeout_s)
+        self.client = ScriptClient(client, self._script(), fingerprint, timeout_s)
         self._keys_of = lru_cache(maxsize=4096)(partial(_keys_of, namespace))
-        self._steps = StepCoalescer(self._client, self._keys_of, limits.expired_at_once)
+        self._steps = StepCoalescer(self.client, self._keys_of, limits.expired_at_once)
         self._positions = Struct(f">{shape.hashes}I")
         self._contention = RedisContention(client, namespace)
         self._bits: dict[Partition, _Bits] = {}
@@ -140,7 +140,7 @@ class RedisSketch:
         A partition that is not there otherwise counts as lost. Does nothing to one that is there.
         """
         call = ScriptCall(self._keys_of(partition), 0, claim="new")
-        (reply,) = await self._client.execute([call])
+        (reply,) = await self.client.execute([call])
         if isinstance(reply, Exception):
             raise SketchUnavailable("The sketch refused.") from reply
 
@@ -243,7 +243,7 @@ class RedisSketch:
         if partitions:
             return united(await _all(self._snapshot(partition) for partition in partitions))
         empty = bytes(self.shape.bits // 8)
-        return Snapshot(self.shape, empty, await self._client.time_us(), NO_GENERATION, 0)
+        return Snapshot(self.shape, empty, await self.client.time_us(), NO_GENERATION, 0)
 
     async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         """See the port."""
@@ -296,7 +296,7 @@ class RedisSketch:
     async def close(self) -> None:
         """See the port."""
         await self._steps.close()
-        self._client.close()
+        self.client.close()
         if self._own is not None:
             await self._own.aclose()
 

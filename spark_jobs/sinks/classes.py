@@ -25,7 +25,7 @@ from spark_jobs.sinks.fitting import misfits
 
 __all__ = ["ClassSink"]
 
-_AT_ONCE: Final = 500
+AT_ONCE: Final = 500
 
 
 class ClassSink:
@@ -103,6 +103,6 @@ class _Rows:
 def _pages(files: ResultFiles) -> Iterator[list[dict[str, Any]]]:
     after: Position | None = (0, 0)
     while after is not None:
-        rows, after = files.page(after, _AT_ONCE)
+        rows, after = files.page(after, AT_ONCE)
         if rows:
             yield rows

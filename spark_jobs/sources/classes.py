@@ -48,9 +48,9 @@ __all__ = ["CATALOGUE", "ClassData", "read_class"]
 CATALOGUE: Final = "PORTOLAN_CATALOGUE_URL"
 """The variable that tells a task where the catalogue is."""
 
-_ID_PAGE: Final = 10_000
-_PAGE: Final = 2_000
-_LEAST: Final = 1_000
+ID_PAGE: Final = 10_000
+PAGE: Final = 2_000
+LEAST: Final = 1_000
 """Objects for which a further partition is worth its while."""
 
 _LIMITS: Final = Limits(rows=2**62, seconds=600.0)
@@ -144,7 +144,7 @@ class _Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with _open_class(self._request) as open_class:
             ids = open_class.ids()
-        size = max(_LEAST, -(-len(ids) // self._request.partitions))
+        size = max(LEAST, -(-len(ids) // self._request.partitions))
         cuts: list[str | None] = [*ids[size - 1 : len(ids) - 1 : size]]
         return [_Range(*ends) for ends in zip([None, *cuts], [*cuts, None], strict=True)]
 
@@ -200,7 +200,7 @@ class _OpenClass:
         ids: list[str] = []
         after: Position | None = None
         while True:
-            page = self._page(after, (), _ID_PAGE)
+            page = self._page(after, (), ID_PAGE)
             ids += [item.outcome.id for item in page.items]
             after = page.next
             if after is None:
@@ -211,7 +211,7 @@ class _OpenClass:
         after = None if partition.after is None else Position((), partition.after)
         last = None if partition.last is None else partition.last.encode()
         while True:
-            page = self._page(after, tuple(sorted(self._names)), _PAGE)
+            page = self._page(after, tuple(sorted(self._names)), PAGE)
             outcomes = [item.outcome for item in page.items]
             within = [o for o in outcomes if last is None or o.id.encode() <= last]
             if within:

@@ -63,7 +63,7 @@ class Service:
         # Nobody takes over from a service of a test, unless it says so.
         undrained = {"PORTOLAN_DRAIN_S": "0"}
         self._environment = {**os.environ, **undrained, **environment, "COLUMNS": "200"}
-        self._ports = ("0", "0")
+        self.ports = ("0", "0")
         self._process: Forked | None = None
         self._drain: asyncio.Task[None] | None = None
         self.data = ""
@@ -102,7 +102,7 @@ class Service:
         catalogue_url = self._environment.get("PORTOLAN_CATALOGUE_URL", "")
         if self._configs:
             await recall(self._configs, catalogue_url)
-        port, admin_port = self._ports
+        port, admin_port = self.ports
         self._process = await Forked.start(
             ("serve", *self._arguments, "--port", port, "--admin-port", admin_port),
             self._environment,
@@ -183,7 +183,7 @@ class Service:
                 self.data = found[1]
             if found := _ADMIN.search(text):
                 self.admin = found[1]
-                self._ports = (_port(self.data), _port(self.admin))
+                self.ports = (_port(self.data), _port(self.admin))
                 return
         raise AssertionError("the service ended at its start:\n" + "".join(self.output[-50:]))
 

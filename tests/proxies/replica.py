@@ -186,11 +186,11 @@ class Mortal:
         assert self._process.stdin is not None
         self._process.stdin.write(f"arm {step}\n".encode())
         await self._process.stdin.drain()
-        assert await self._line() == f"armed {step}"
+        assert await self.line() == f"armed {step}"
 
     async def at(self, step: Step) -> None:
         """Wait until it has got there."""
-        assert await self._line() == f"at {step}"
+        assert await self.line() == f"at {step}"
 
     async def kill(self) -> None:
         """End it as a crash would."""
@@ -198,7 +198,7 @@ class Mortal:
             self._process.kill()
         await self._process.wait()
 
-    async def _line(self) -> str:
+    async def line(self) -> str:
         assert self._process.stdout is not None
         return (await self._process.stdout.readline()).decode().strip()
 
@@ -214,7 +214,7 @@ async def mortal(plan: Plan) -> AsyncIterator[Mortal]:
     )
     started = Mortal(process, "")
     try:
-        started.url = await started._line()
+        started.url = await started.line()
         assert started.url
         yield started
     finally:

@@ -85,7 +85,7 @@ async def world_of(stack: AsyncExitStack, *systems: SystemConfig, purged: bool) 
         target = {"name": "edge", "kind": "varnish", "at": cache.url, "token": cache.token}
         settings |= {"purge": json.dumps([target]), "purge_again_s": "1"}
     service = Service.on(configs, url, redis.url, **settings)
-    service._ports = (str(port), "0")
+    service.ports = (str(port), "0")
     await stack.enter_async_context(service.running())
     await service.favour()
     database = unique("news")

@@ -83,7 +83,7 @@ async def house(
         probed = json.dumps([cache.url for cache in caches.values()] + [NOBODY])
         settings = {"port": port, "probe_caches": probed, "sketch": "redis"}
         service = Service.on(configs, catalogue, redis_config.url, **settings)
-        service._ports = (port, "0")
+        service.ports = (port, "0")
         await enter(service.running())
         await service.favour()
         database = unique("news")

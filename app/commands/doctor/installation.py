@@ -120,7 +120,7 @@ def _missing(trouble: ServerUnavailable) -> Finding:
 
 def _jobs() -> list[Finding]:
     spark = _spark()
-    return [spark, *_gpu()] if spark.found else [spark]
+    return [spark, *examine_gpu()] if spark.found else [spark]
 
 
 def _spark() -> Finding:
@@ -131,7 +131,7 @@ def _spark() -> Finding:
         return Finding("Spark", False, error.reason, remedy)
 
 
-def _gpu() -> list[Finding]:
+def examine_gpu() -> list[Finding]:
     """Look for a GPU, where the settings let one take part."""
     jobs = JobSettings()
     if jobs.gpu == "never" or not is_here(jobs.spark):

@@ -60,7 +60,7 @@ async def test_a_place_is_claimed_anew_when_its_connection_broke(
         catalogue = Catalogue(url)
         lonely, other = Presence(catalogue, alone=True), Presence(catalogue, alone=False)
         await lonely.hold()
-        session = lonely._session
+        session = lonely.session
         assert session is not None
         await session.invalidate()
         await lonely.hold()

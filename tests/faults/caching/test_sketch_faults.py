@@ -268,7 +268,7 @@ async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemCo
 
         async def cutter() -> None:
             while True:
-                sketch._client.close()
+                sketch.client.close()
                 await asyncio.sleep(0.003)
 
         cutting = asyncio.create_task(cutter())

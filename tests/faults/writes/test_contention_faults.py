@@ -9,7 +9,7 @@ import pytest
 
 from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
-from sketch.redis import contention as redis_wanted
+from sketch.redis import contention
 from sketch.redis.server import RedisSketch
 from tests.faults.caching.redis_server import Server, running
 from tests.faults.conditions import eventually
@@ -72,16 +72,16 @@ async def test_who_listens_does_so_again_after_a_restart(
 async def test_a_server_that_does_not_even_say_that_it_is_there_is_left(
     server: Server, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_wanted, "_QUIET_S", 0.2)
+    monkeypatch.setattr(contention, "QUIET_S", 0.2)
     await listener.hears()
-    times, literal = 0, redis_wanted._literal
+    times, literal = 0, contention.literal
 
     def noted(text: str) -> str:
         nonlocal times
         times += 1
         return literal(text)
 
-    monkeypatch.setattr(redis_wanted, "_literal", noted)
+    monkeypatch.setattr(contention, "literal", noted)
 
     async def listens_anew() -> bool:
         return times > 0

@@ -59,7 +59,7 @@ async def installed(
             redis_config.url,
             purge=orjson.dumps([target]).decode(),
         )
-        service._ports = (str(port), "0")
+        service.ports = (str(port), "0")
         async with service.running():
             yield Installation(service, purged, unknown)
 

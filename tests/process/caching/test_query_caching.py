@@ -380,7 +380,7 @@ async def test_a_class_that_purges_first_purges_results_of_queries_too(
         purged.extend(keys)
 
     key = key_of_query("notes", canonical_query([("text", word)]))
-    monkeypatch.setattr(paper.caches.guard, "_purge_first", purge)
+    monkeypatch.setattr(paper.caches.guard, "purge_first", purge)
     await kept(paper, "notes", text=word)
     id_ = await note(paper, word)
     assert purged == [f"notes/{id_}#main", key]

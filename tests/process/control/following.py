@@ -97,7 +97,7 @@ class World:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Count queries and parsed databases from now on."""
-        engine = self._catalogue._engine.sync_engine
+        engine = self._catalogue.engine.sync_engine
 
         def note(_c: object, _k: object, statement: str, *_: object) -> None:
             self.queries.append(statement)

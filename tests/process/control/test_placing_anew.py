@@ -180,7 +180,7 @@ async def test_a_write_under_way_is_waited_for(
 async def test_who_does_not_follow_is_waited_for_within_bounds(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(membership, "TIMEOUT_S", 0.2)
     name = await known(mediator, late)
     with pytest.raises(Unavailable, match="do not confirm"):
         await placing(mediator, name, "mongo")

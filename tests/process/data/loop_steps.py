@@ -12,7 +12,7 @@ from typing import Any, Final
 
 __all__ = ["Steps", "counted"]
 
-_STEP: Final = Handle._run.__code__
+_STEP: Final = Handle._run.__code__  # noqa: SLF001  # what the event loop calls
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Steps:
     longest: int = 0
     _calls: int = 0
 
-    def _count(self, frame: FrameType, event: str, _: Any) -> None:
+    def count(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code is _STEP:
             self.steps += 1
             self._calls = 0
@@ -41,7 +41,7 @@ class Steps:
 def counted() -> Iterator[Steps]:
     """Count what this thread does; other threads do not hold the event loop."""
     steps = Steps()
-    sys.setprofile(steps._count)
+    sys.setprofile(steps.count)
     try:
         yield steps
     finally:

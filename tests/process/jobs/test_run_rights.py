@@ -349,7 +349,7 @@ async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
     database = await new_database(running, CLASSES)
     reader = bearer(await running.key(f"read:{database}"))
     async with shared_service() as other:
-        relays = other.container.mediator.changes._logs
+        relays = other.container.mediator.changes.logs
         assert relays is not None
         await other.container.mediator.scheduler.stop()  # it hears of no schema by itself,
         await relays.close()  # nor by a change that it relays

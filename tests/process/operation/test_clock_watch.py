@@ -34,14 +34,14 @@ class World:
         self.clock = HandClock()
         self.set_us = 1_800_000_000_000_000
         self.sketch = MemorySketch(LIMITS, FilterShape(8_192, 4, 7), self._shown_us, fresh=False)
-        self.watch = ClockWatch(self.sketch, self._renew, lambda: [PARTITION], self.clock)
+        self.watch = ClockWatch(self.sketch, self.renew, lambda: [PARTITION], self.clock)
         self.renewed = 0
         self.away = False
 
     def _shown_us(self) -> int:
         return self.set_us + round(self.clock.at * 1_000_000)
 
-    async def _renew(self, database: str, class_name: str) -> None:
+    async def renew(self, database: str, class_name: str) -> None:
         if self.away:
             raise Unavailable("away", system="sketch")
         self.renewed += 1
@@ -129,7 +129,7 @@ async def test_what_it_shows_is_unknown_before_the_first_look_and_long_after_the
     world: World,
 ) -> None:
     assert (
-        ClockWatch(world.sketch, world._renew, lambda: [PARTITION], world.clock).earliest_us()
+        ClockWatch(world.sketch, world.renew, lambda: [PARTITION], world.clock).earliest_us()
         is None
     )
     world.clock.at += 2.1

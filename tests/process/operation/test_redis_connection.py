@@ -73,5 +73,5 @@ async def test_a_reply_to_no_command_ends_the_connection(connection: Connection)
 
 def test_the_driver_has_the_private_names_that_the_connection_uses() -> None:
     driver = DriverConnection()
-    assert driver._writer is None
-    assert callable(driver._close)
+    assert driver._writer is None  # noqa: SLF001
+    assert callable(driver._close)  # noqa: SLF001

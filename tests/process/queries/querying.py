@@ -14,9 +14,10 @@ import orjson
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.base.errors import Unavailable
-from mediator.data_plane.executor import Executor
 from mediator.model.operations import Create
+from mediator.operations.calls import StoreCalls
 from mediator.routing.fragments import plan_write
+from mediator.routing.model import RoutingModel
 from mediator.schema.types import Values
 from mediator.stores.port import Status, Write, WriteResult
 from tests.process.service import Service, unique
@@ -95,32 +96,36 @@ async def asking(mediator: Service, database: str) -> AsyncIterator[Asking]:
 
 
 async def fill(
-    data: Executor, database: str, class_name: str, objects: Mapping[str, Values]
+    model: RoutingModel,
+    calls: StoreCalls,
+    database: str,
+    class_name: str,
+    objects: Mapping[str, Values],
 ) -> None:
     """Create objects as writes over several systems do, but without an intent in each record."""
-    route = data.model.databases[database].classes[class_name]
+    route = model.databases[database].classes[class_name]
     rows = list(objects.items())
     for start in range(0, len(rows), _AT_ONCE):
         steps = [
             plan_write(route, Create(database, class_name, id_, unique(), values=values), {})
             for id_, values in rows[start : start + _AT_ONCE]
         ]
-        decided = await _written(data, [step.first for step in steps])
+        decided = await _written(calls, [step.first for step in steps])
         rest = [
             replace(write, creation_version=result.creation_version)
             for step, result in zip(steps, decided, strict=True)
             for write in step.rest
         ]
-        await _written(data, rest)
+        await _written(calls, rest)
 
 
-async def _written(data: Executor, writes: Sequence[Write]) -> list[WriteResult]:
+async def _written(calls: StoreCalls, writes: Sequence[Write]) -> list[WriteResult]:
     """Write, and write again what an overloaded store did not answer in time."""
     writes = [replace(write, remember="") for write in writes]
     results: dict[int, WriteResult] = {}
     for _ in range(_TRIES):
         left = [number for number in range(len(writes)) if number not in results]
-        answers = await data._calls.write_each([writes[number] for number in left])
+        answers = await calls.write_each([writes[number] for number in left])
         errors = [answer for answer in answers if isinstance(answer, Unavailable)]
         for number, answer in zip(left, answers, strict=True):
             if isinstance(answer, WriteResult):

@@ -54,7 +54,13 @@ async def loaded(
                 for name in QUERIED:
                     used = min(len(systems), len(CLASSES[name]))
                     assert len(mediator.systems_of(database, name)) == used
-                    await fill(mediator.mediator.data, database, name, data.objects[name])
+                    await fill(
+                        mediator.mediator.data.model,
+                        mediator.mediator.calls,
+                        database,
+                        name,
+                        data.objects[name],
+                    )
             return known[systems]
 
         yield load
@@ -348,7 +354,7 @@ async def test_what_is_found_twice_is_answered_once(
 async def test_a_query_that_costs_too_much_is_broken_off(
     mediator: Service, split: Asking, monkeypatch: pytest.MonkeyPatch, limits: Limits
 ) -> None:
-    monkeypatch.setattr(mediator.mediator.data, "_limits", limits)
+    monkeypatch.setattr(mediator.mediator.data, "limits", limits)
     either = [{"eq": ["firstname", "nobody"]}, {"eq": ["lastname", "nobody"]}]
     asked = {"filter": {"or": either}, "allow_scan": True}
     problem = assert_problem(await split.send("profiles", asked), 422, "too-costly")
@@ -358,7 +364,7 @@ async def test_a_query_that_costs_too_much_is_broken_off(
 async def test_too_many_groups(
     mediator: Service, split: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mediator.mediator.data, "_limits", Limits(groups=99))
+    monkeypatch.setattr(mediator.mediator.data, "limits", Limits(groups=99))
     aggregate = {"group": ["profileID"], "compute": {"n": {"count": "*"}}}
     answer = await split.send("profiles", {"aggregate": aggregate, "allow_scan": True})
     assert_problem(answer, 400, "invalid", "/aggregate")

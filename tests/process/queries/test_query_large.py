@@ -27,11 +27,17 @@ async def test_the_eleven_queries_on_large_data(
 ) -> None:
     count = LARGE_ON_THE_STAND_IN if "mongo" in systems else LARGE
     many = generate(count, walls=count // 50)
-    monkeypatch.setattr(mediator.mediator.data, "_limits", Limits(rows=10_000_000, seconds=600))
+    monkeypatch.setattr(mediator.mediator.data, "limits", Limits(rows=10_000_000, seconds=600))
     queried = {name: CLASSES[name] for name in QUERIED}
     database = await mediator.put_schema(placed(queried, systems, field_on))
     for name in QUERIED:
-        await fill(mediator.mediator.data, database, name, many.objects[name])
+        await fill(
+            mediator.mediator.data.model,
+            mediator.mediator.calls,
+            database,
+            name,
+            many.objects[name],
+        )
     async with asking(mediator, database) as client:
         for query in QUERIES:
             asked = {**query.body, "limit": 1_000, "allow_scan": True}

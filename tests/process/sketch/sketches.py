@@ -110,8 +110,8 @@ class _MemoryWorld(World):
 
     async def leaks(self, partition: Partition = PARTITION) -> list[int]:
         assert isinstance(self.sketch, MemorySketch)
-        it = self.sketch._partition(partition).filter
-        return _leaks(it._keys, it._counts, self._shape)
+        it = self.sketch.partition(partition).filter
+        return _leaks(it.keys, it.counts, self._shape)
 
 
 class _ClockedSketch(RedisSketch):

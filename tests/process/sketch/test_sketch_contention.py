@@ -160,7 +160,7 @@ async def test_who_may_not_publish_or_listen_reads_all_the_same(
         await quiet.create(PARTITION)
         await quiet.begin(PARTITION, [A], "t")
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(quiet._client, "execute", _fails)
+            patched.setattr(quiet.client, "execute", _fails)
             assert (await quiet.report_read(PARTITION, [A], LIFE_S)).ttl_us == 0
         assert await quiet.end(PARTITION, "t", {}) is EndResult.CONTENDED
         assert (await quiet.report_read(PARTITION, [A], LIFE_S)).ttl_us

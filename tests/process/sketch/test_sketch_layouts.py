@@ -169,7 +169,7 @@ async def test_without_the_new_layout_they_would_be_served(
     async def left_out(self: Layouts, partition: Partition, _: Any) -> None: ...
 
     assert "portolan-expires" in (await walls.get("walls/w")).headers
-    monkeypatch.setattr(Layouts, "_adopt", left_out)
+    monkeypatch.setattr(Layouts, "announce", left_out)
     await lay(paper, database_of(walls), OWN)
     await write_tone(walls)
     snapshot = await paper.caches.sketch.snapshot([Partition(database_of(walls), "walls")])
@@ -208,7 +208,7 @@ async def test_registrations_do_not_survive_a_change_of_the_schema(
     """Nor the death of the replica that takes them back: the next one finds it undone."""
     assert "portolan-expires" in (await walls.get("walls?text=one")).headers
     partition = Partition(database_of(walls), "walls")
-    queries = paper.caches.guard._queries
+    queries = paper.caches.guard.queries
     await lay(paper, database_of(walls), MORE)
 
     async def killed(_: Partition) -> None:

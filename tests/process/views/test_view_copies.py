@@ -140,11 +140,11 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         assert found.freshness is not None
         coordination = started.mediator.coordination
         assert coordination is not None
-        logs = started.mediator.changes._logs
+        logs = started.mediator.changes.logs
         assert logs is not None
         await started.mediator.scheduler.stop()  # nobody tends the relays, or learns, but the test
         await logs.close()
-        await coordination._redis.set(shift, -60, ex=600)
+        await coordination.redis.set(shift, -60, ex=600)
         await started.mediator.data.write(inc(database, "articles", "a"))
         acknowledged_at = time.monotonic()
         for _ in range(20):

@@ -89,8 +89,8 @@ def _authenticator() -> Authenticator:
     clock = SystemClock()
     public = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)
     keys = KeySet("/nowhere", clock)
-    keys._keys = {"k": PyJWK({**public, "kid": "k", "alg": "ES256"})}
-    keys._fetched_s = clock.monotonic() + 1e9  # nothing is fetched here
+    keys.keys = {"k": PyJWK({**public, "kid": "k", "alg": "ES256"})}
+    keys.fetched_s = clock.monotonic() + 1e9  # nothing is fetched here
     tokens = Tokens(keys, TokenRules("https://issuer.example", "portolan", 30.0), clock)
     return Authenticator(AccessCache(_NoTenants(), clock), tokens, clock)
 

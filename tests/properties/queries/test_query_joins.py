@@ -99,8 +99,8 @@ async def data(
             systems.add(GuardedStore(store, lambda _: None, clock))
         for name, route in routes.items():
             await systems.get(route.anchor.system).store.prepare(route.anchor)
-            await fill(executor, DATABASE, name, TABLES[name])
-        await fill(executor, DATABASE, NEAR, {GONE: {"s": "a", "n": 1}})
+            await fill(executor.model, calls, DATABASE, name, TABLES[name])
+        await fill(executor.model, calls, DATABASE, NEAR, {GONE: {"s": "a", "n": 1}})
         await executor.write(Delete(DATABASE, NEAR, GONE, unique()))
         yield executor
 

@@ -80,7 +80,7 @@ async def data(
         for name, route in routes.items():
             for fragment in route.fragments:
                 await systems.get(fragment.system).store.prepare(fragment)
-            await fill(executor, DATABASE, name, ROWS)
+            await fill(executor.model, calls, DATABASE, name, ROWS)
         yield executor
 
 

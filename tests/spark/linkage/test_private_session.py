@@ -53,7 +53,7 @@ def test_ports_are_local_and_ask_for_the_secret(spark: SparkSession) -> None:
     jvm = psutil.Process(spark_processes()[0])
     listening = [c.laddr for c in jvm.net_connections("inet") if c.status == psutil.CONN_LISTEN]
     assert {at.ip.removeprefix("::ffff:") for at in listening} == {"127.0.0.1"}
-    gateway = spark.sparkContext._gateway
+    gateway = spark.sparkContext._gateway  # noqa: SLF001  # Spark has no other name for it
     assert gateway is not None  # that of Py4J has a secret of its own
     ports = {at.port for at in listening} - {gateway.gateway_parameters.port}
     assert int(spark.sparkContext.getConf().get("spark.driver.port") or 0) in ports

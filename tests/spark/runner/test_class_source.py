@@ -111,9 +111,9 @@ async def test_fields_and_filters_are_pushed_down(town: Town) -> None:
 async def test_partitions_cover_everything_once(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(classes, "_LEAST", 4)
-    monkeypatch.setattr(classes, "_ID_PAGE", 7)
-    monkeypatch.setattr(classes, "_PAGE", 3)
+    monkeypatch.setattr(classes, "LEAST", 4)
+    monkeypatch.setattr(classes, "ID_PAGE", 7)
+    monkeypatch.setattr(classes, "PAGE", 3)
     options = {
         "input": "records",
         "database": town.database,

@@ -125,9 +125,9 @@ def saying(status: int, body: bytes) -> Iterator[str]:
 
 def audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> int:
     (tmp_path / "requirements.lock").write_bytes(LEAKY)
-    monkeypatch.setattr(vulnerabilities, "_ROOT", tmp_path)
-    asked = (*vulnerabilities._TRIED, "-s", "osv", "--osv-url", url)
-    monkeypatch.setattr(vulnerabilities, "_TRIED", asked)
+    monkeypatch.setattr(vulnerabilities, "ROOT", tmp_path)
+    asked = (*vulnerabilities.TRIED, "-s", "osv", "--osv-url", url)
+    monkeypatch.setattr(vulnerabilities, "TRIED", asked)
     return 0 if audit_locks() else 1
 
 
@@ -176,7 +176,7 @@ def test_a_service_that_answers_garbage_is_told_and_not_taken_for_a_clean_bill(
 def test_a_report_of_another_form_is_told_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: str
 ) -> None:
-    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", f"print({printed!r})"))
+    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", f"print({printed!r})"))
     assert audit_locks()
     assert not audit_locks(strict=True)
     assert capsys.readouterr().out.startswith("Dependencies were not audited: ")
@@ -185,7 +185,7 @@ def test_a_report_of_another_form_is_told_too(
 def test_a_service_that_never_answers_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", "import time; time.sleep(60)"))
     monkeypatch.setattr(vulnerabilities, "WITHIN_S", 0.1)
     assert audit_locks()
     assert not audit_locks(strict=True)

@@ -113,10 +113,10 @@ def test_a_list_that_lacks_something_is_refused(text: str) -> None:
 
 
 def test_every_jar_and_server_that_is_used_is_on_our_list() -> None:
-    known = read_list(bundled._LIST.read_text())
+    known = read_list(bundled.LIST.read_text())
     outcome = audit_bundled(ROOT, known.looked_at)
     assert outcome.passes(strict=True), outcome.lines
-    used = {name for name, _ in (*bundled._jars(ROOT), *bundled._servers())}
+    used = {name for name, _ in (*bundled.jars_in(ROOT), *bundled.bundled_servers())}
     assert {"h2", "netty-handler", "valkey", "postgresql"} <= used
 
 

@@ -23,7 +23,7 @@ EXPRESSIONS = [rule["expr"] for group in RULES for rule in group["rules"]] + [
 def scraped() -> dict[str, set[str]]:
     """Labels of each series that the service shows, by the name that is scraped."""
     found = {}
-    for collector in Metrics().registry._collector_to_names:
+    for collector in Metrics().registry._collector_to_names:  # noqa: SLF001  # see docs.facts
         labels = set(getattr(collector, "_labelnames", ()))
         for family in collector.collect():
             ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}

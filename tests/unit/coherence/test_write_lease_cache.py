@@ -104,7 +104,7 @@ async def test_the_more_marks_there_are_the_sooner_idle_ones_are_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that there is room for others, where most is written once."""
-    monkeypatch.setattr(cached_leases, "_MOST", 8)
+    monkeypatch.setattr(cached_leases, "MOST_LEASES", 8)
     for number in range(4):
         await world.written(f"k{number}", str(number))
     assert await world.after(1.5) == []
@@ -273,8 +273,8 @@ async def test_no_mark_lingers_before_the_start() -> None:
 async def test_so_many_marks_linger_and_no_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cached_leases, "_MOST", 3)
-    monkeypatch.setattr(cached_leases, "_MOST_AVOIDED", 2)
+    monkeypatch.setattr(cached_leases, "MOST_LEASES", 3)
+    monkeypatch.setattr(cached_leases, "MOST_AVOIDED", 2)
     for number in range(3):
         await world.written(f"k{number}", str(number))
     world.leases.cache(PARTITION, "k3", WriteToken("3"), ROUTE, world.clock.now_s)

@@ -128,7 +128,7 @@ def test_the_doctor_tells_of_a_gpu(
 ) -> None:
     put(monkeypatch, Cuda(available=there, error=None if there else "no driver"))
     monkeypatch.setenv("PORTOLAN_GPU", use)
-    findings = app.commands.doctor.installation._gpu()
+    findings = app.commands.doctor.installation.examine_gpu()
     assert [finding.found for finding in findings] == [there] * len(told)
     assert not any(finding.fatal for finding in findings)
     for finding, each in zip(findings, told, strict=True):

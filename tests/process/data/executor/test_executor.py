@@ -64,11 +64,11 @@ async def test_a_projection_reads_only_the_systems_it_needs(mediator: Service, s
     assert (none.values, none.versions) == ({}, {})
 
 
-async def test_a_new_incarnation_does_not_show_what_lingers_of_the_old(
+async def test_an_object_created_anew_shows_nothing_of_the_deleted_one(
     mediator: Service, spread: str
 ) -> None:
     route = mediator.mediator.data.model.databases[spread].classes["articles"]
-    calls = mediator.mediator.data._calls
+    calls = mediator.mediator.calls
     await mediator.create(spread, "articles", "born", title="old", hits=7, body={"old": True})
     # The delete and the create reach the anchor only: what a crash between the steps leaves.
     for operation in (
