@@ -173,7 +173,7 @@ def test_without_go_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_strict_audit_ends_with_an_error_if_somebody_could_not_be_asked(
     arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", "print('<html>')"))
+    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", "print('<html>')"))
     monkeypatch.setattr(vulnerabilities, "audit_go", lambda _: Outcome("Modules of Go"))
     monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: Outcome("Jars"))
     app = typer.Typer()
@@ -208,7 +208,7 @@ def test_an_audit_is_as_good_as_the_least_of_what_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = f"import json; print(json.dumps({ ({'dependencies': locks})!r}))"
-    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", told))
+    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", told))
     monkeypatch.setattr(vulnerabilities, "read_reviewed", lambda _: [])
     monkeypatch.setattr(vulnerabilities, "audit_go", lambda _: go)
     monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: bundled)
