@@ -37,7 +37,7 @@ COMMANDS: Final = {
 """The function of each command; the last three have commands of their own."""
 
 OF_CHECKOUT: Final = frozenset({"bench"})
-"""Commands that live beside the product, in the repository: an installed wheel lacks them."""
+"""Commands that only a checkout of the repository has: an installed wheel lacks them."""
 
 _HELP: Final = ("-h", "--help")
 _INFORMATION: Final = {*_HELP, "--version"}

@@ -74,7 +74,7 @@ class Batches:
         parse_query(routed.request.query, frozenset())
         raw = await read_body(routed.request, self._options.max_body_bytes)
         operations = self._operations(parse_json(raw))
-        if not operations:  # each of them asks for its class
+        if not operations:  # each operation is authorised for its class
             routed.access.require_some(Scope.READ, routed.database)
             await self._directory.database(routed.database)
         identity = routed.identity(self._ids, raw)

@@ -55,7 +55,7 @@ class Objects:
         self._ids = ids
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Read it; the sketch is asked first for how long the answer may be kept."""
+        """Read an object; the sketch grants the TTL of the answer before the read."""
         forbid_body(routed.request)
         (selection, max_age_s), preference = routed.reading(), routed.preference()
         routed.request.phases.end("parse")

@@ -1,4 +1,4 @@
-"""What the data API can be told; the composition root fills it from the settings."""
+"""Options of the data API; the composition root fills them from the settings."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class SketchGuard:
         await _done([self._sketch.invalidate(Partition(database, class_name))])
 
     async def _invalidate_results(self, partition: Partition) -> Sequence[str]:
-        # Whoever registers from here on reads what was written before.
+        # A query that is registered from here on reads what was written before.
         affected = await self.queries.invalidate_all(partition)
         self._report(partition, affected)
         return tuple(affected.numbers)

@@ -94,7 +94,7 @@ class Connections:
                 del self._per_peer[peer]
 
     def sweep(self) -> None:
-        """Ask every connection once, and end those that have waited too long."""
+        """Check every connection once, and close those that have waited too long."""
         before, self._sweeps = self._sweeps, {}
         for connection in tuple(self._open):
             awaited = connection.awaited()

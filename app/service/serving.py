@@ -33,7 +33,7 @@ __all__ = ["Addresses", "Serving", "make_server", "on_stores", "serving"]
 log = logging.getLogger("portolan.serve")
 
 REVIVED_EVERY_S = 1.0
-"""Seconds after which a look is taken whether the embedded stores live."""
+"""Seconds between checks that the embedded stores run."""
 
 FINISHED_WITHIN_S = 10
 """Seconds that requests under way get to finish once nothing new is taken."""

@@ -80,7 +80,7 @@ class AccessSettings(BaseSettings):
 
     @property
     def limits(self) -> TenantLimits:
-        """What a tenant may ask for that has no limits of its own."""
+        """Limits of a tenant that has none of its own."""
         names = [field.name for field in fields(TenantLimits)]
         return TenantLimits(**{name: getattr(self, f"tenant_{name}") for name in names})
 

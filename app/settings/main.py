@@ -113,7 +113,7 @@ class HttpSettings(BaseSettings):
 
     @property
     def data_url(self) -> str:
-        """Address of the data API, as far as this machine's settings tell."""
+        """Address of the data API, by the settings of this machine."""
         return f"{_scheme(self.tls_certificate)}://{self.host}:{self.port}"
 
     @property

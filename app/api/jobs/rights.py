@@ -70,9 +70,9 @@ class RunRights:
 
 
 def _stored_reads(access: Access, run: StoredRun) -> list[str]:
-    """Return the classes that a run reads; of one of another version nobody can tell.
+    """Return the classes that a run reads; they are unknown if it has another version.
 
-    Such a run is for administrators of the database.
+    Only administrators of the database may see such a run.
     """
     if run.document.get("version") != STORED_VERSION:
         access.require(Scope.ADMIN, run.database)
