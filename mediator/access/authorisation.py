@@ -177,8 +177,8 @@ class Access:
     ) -> ClassAccess:
         """Return what may be done with the class of a request; raises as `require`.
 
-        Shared caches hand responses about a public class to everybody, whoever requested them: they
-        never name systems.
+        Shared caches give one response about a public class to every client: it never names
+        systems.
         """
         principal, schema = self.principal, route.schema
         visibility = schema.cache.visibility

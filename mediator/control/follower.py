@@ -5,14 +5,14 @@ nor a request costs the more, the more databases there are. What may come in bet
 
 - *Another replica sets a schema, and a request for it comes here at once.* The request finds no
   such class and looks; the look begins after the request came, so after the schema was set.
-- *Many ask for what is not there.* They share a look, which is one query (`Coalesced`).
+- *Many requests name what is not there.* They share a look, which is one query (`Coalesced`).
 - *This replica changes a schema while it reads what others did.* What was read may be older than
   the change: it is dropped, and read again from where the replica is then.
 - *Others have changed schemas between what this replica knows and its own change.* It puts its
   change in force, but stays at the moment it knows: the next look finds the others', and its own
   again, which is recognised.
-- *A database is dropped, and set anew.* Both changes name it; it is as it is at the end. Whoever
-  sees it gone forgets its routes.
+- *A database is dropped, and created again.* Both changes name it; its final state counts. A
+  replica that sees it gone forgets its routes.
 - *A replica was away for long, or the catalogue was restored*, so that its epoch goes back or has
   another history: all is read. The model keeps the number it had until the catalogue's is greater,
   for the number of a model never goes back.

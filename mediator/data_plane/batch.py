@@ -44,7 +44,7 @@ class SingleOperations(Protocol):
     """What a batch needs of the plane that carries out single operations."""
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find where a class lives."""
+        """Find where a class is placed."""
 
     @property
     def joint(self) -> JointWrites:

@@ -96,7 +96,7 @@ class Executor:
             self._model = model
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find where a class lives; see `DataPlane.route`."""
+        """Find where a class is placed; see `DataPlane.route`."""
         route = self._find(database, class_name)
         if route is None:
             await self._refresh()
@@ -274,7 +274,7 @@ class Executor:
         raise PreconditionFailed(f"{operation.class_name}/{operation.id} was changed meanwhile.")
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
-        """Find where a class lives; None if it is not known, or may be elsewhere by now."""
+        """Find where a class is placed; None if it is not known, or may have moved."""
         known = self._model.databases.get(database)
         if known is None or class_name in known.held:
             return None

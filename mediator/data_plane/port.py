@@ -56,7 +56,7 @@ class DataPlane(Protocol):
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> Answer:
-        """Answer a query; the same wherever the data lives.
+        """Answer a query; the answer does not depend on where the data is placed.
 
         Raises:
             NeedsScan: A store could only send all of its records, and that is not allowed.

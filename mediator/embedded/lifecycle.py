@@ -1,4 +1,4 @@
-"""Life cycle of an embedded server: started, adopted, stopped."""
+"""Lifecycle of an embedded server: started, adopted, stopped."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ Kind: TypeAlias = Literal["bound", "own", "group", "follows", "default", "pinned
 """Why a node is where it is.
 
 bound: it, or a node above it, has a binary requirement (or the mode binds classes). own: its own
-scores. group: the mean over the fields of its cache group. follows: nothing is asked of it, so it
-goes with its declared cache group. default: nothing is asked of it, so it is on the default system.
+scores. group: the mean over the fields of its cache group. follows: it has no requirement, so it
+goes with its declared cache group. default: it has no requirement, so it is on the default system.
 pinned: it holds data there, and data moves only by migration.
 """
 

@@ -80,24 +80,24 @@ def _threshold(
     requirements: Requirements,
     candidate: Candidate,
     order: Sequence[str],
-    asked: ContinuousRequirement,
+    target: ContinuousRequirement,
 ) -> Threshold:
-    measured = candidate.measured(asked)
+    measured = candidate.measured(target)
     assert measured is not None, "a scored system has every required metric"
-    curve = _curve(scores, requirements, candidate, asked)
+    curve = _curve(scores, requirements, candidate, target)
     chosen = scores.ranked(order)[0]
 
     def flipped(value: float) -> bool:
         varied = replace(scores, by_system={**scores.by_system, candidate.name: curve(value)})
         return varied.ranked(order)[0] != chosen
 
-    grid = _grid(measured, [requirement for _, requirement in curve.terms], asked.metric)
+    grid = _grid(measured, [requirement for _, requirement in curve.terms], target.metric)
     smaller = [value for value in reversed(grid) if value < measured]
     larger = [value for value in grid if value > measured]
     return Threshold(
         candidate.name,
-        asked.metric,
-        asked.statistic,
+        target.metric,
+        target.statistic,
         measured,
         below=_first_flip(flipped, measured, smaller),
         above=_first_flip(flipped, measured, larger),
@@ -108,14 +108,14 @@ def _curve(
     scores: Scores,
     requirements: Requirements,
     candidate: Candidate,
-    asked: ContinuousRequirement,
+    target: ContinuousRequirement,
 ) -> _Curve:
     fixed: list[float] = []
     moving: dict[ContinuousRequirement, float] = {}  # one pushed down to many fields counts once
     for share, requirement in terms(scores, requirements):
         if requirement is None:
             fixed.append(share * MET)
-        elif (requirement.metric, requirement.statistic) == (asked.metric, asked.statistic):
+        elif (requirement.metric, requirement.statistic) == (target.metric, target.statistic):
             moving[requirement] = moving.get(requirement, 0.0) + share
         else:
             value = candidate.measured(requirement)

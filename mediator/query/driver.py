@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class Driver:
-    """Asks the system that a plan has chosen."""
+    """Queries the system that a plan has chosen."""
 
     def __init__(self, plan: Plan, systems: Systems, budget: Budget) -> None:
         self._plan = plan

@@ -221,7 +221,7 @@ def _update_of(
 def _returning(
     operation: Update, values: Values, operators: tuple[OperatorCall, ...]
 ) -> tuple[str, ...] | None:
-    """Ask for what only the store knows; and for all that is set if the answer is remembered."""
+    """Request what only the store knows; and all that is set, if the reply is remembered."""
     if operation.whole:
         return ()
     names = tuple(map(FIELD_OF, operators))

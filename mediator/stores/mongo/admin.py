@@ -44,7 +44,7 @@ async def prepare(session: Session, fragment: Fragment) -> None:
 
 
 async def observe(client: Client, config: SystemConfig) -> ServerFacts:
-    """Ask a server for its version and configuration."""
+    """Query the version and configuration of a server."""
     build = await client.admin.command("buildInfo")
     hello = await client.admin.command("hello")
     options = await _run_if_allowed(client, "getCmdLineOpts")

@@ -2,7 +2,7 @@
 
 A *record* is what one system holds of one object: the fields placed there, a version for each
 cache group, and the creation version of the object (the version of its creation). All groups of an
-object that live on one system share one record, so that one call reads or writes them atomically.
+object that are on one system share one record, so that one call reads or writes them atomically.
 
 Every call carries its `Fragment`, which says where it goes and how values are typed. Calls come in
 sequences because round trips are what costs: a store sends them as one pipeline or bulk call. Each

@@ -1,8 +1,8 @@
 """Coalescing: single writes that arrive in one tick of the event loop go in one call of a script.
 
-All that ask at the same time share the fixed cost of a call, in the server and here. Each caller
-has a future of its own: one that goes away takes nothing from the others, and a write that cannot
-be packed fails before it has joined them.
+Concurrent writes share the fixed cost of a call, in the server and here. Each caller has a future
+of its own: one that is cancelled takes nothing from the others, and a write that cannot be encoded
+fails before it joins them.
 """
 
 from __future__ import annotations
