@@ -44,7 +44,7 @@ _UNLESS_SET: Final = "pyspark-shell"
 _CONF: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # Written in Java: Snappy and Zstandard unpack a library of the system when they are first used.
-    # If the disk is full then, they are lost to the JVM for as long as it lives.
+    # If the disk is full then, the JVM cannot load them until it is restarted.
     "spark.sql.parquet.compression.codec": "lz4_raw",
 }
 _OWN_CONF: Final[Mapping[str, str]] = {
@@ -156,22 +156,22 @@ def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> S
 
 
 def _demand_gpu(options: SparkOptions) -> None:
-    asked = "PORTOLAN_GPU is always, and "
+    cause = "PORTOLAN_GPU is always, and "
     if not is_here(options.master):
         remedy = "set PORTOLAN_SPARK to local[*,4], or PORTOLAN_GPU to auto"
-        raise SparkUnavailable(f"{asked}the GPU of this machine is used by Spark here only", remedy)
+        raise SparkUnavailable(f"{cause}the GPU of this machine is used by Spark here only", remedy)
     try:
         look_for_gpu()
     except GpuUnavailable as error:
         remedy = f"{error.remedy}; or set PORTOLAN_GPU to auto"
-        raise SparkUnavailable(f"{asked}{error.reason}", remedy) from error
+        raise SparkUnavailable(f"{cause}{error.reason}", remedy) from error
 
 
 def _closed_settings(master: str) -> dict[str, str]:
     """Return settings that close a session on this machine to its other users.
 
-    Scratch files go to a directory of the session's own, which ends with the process. Ports ask
-    for a secret. A cluster has workers that must know the same secret, and disks of its own: it
+    Scratch files go to a directory of the session's own, which ends with the process. Ports
+    require a secret. A cluster has workers that must know the same secret, and disks of its own: it
     keeps its settings.
     """
     if not master.startswith("local"):

@@ -55,7 +55,7 @@ __all__ = [
 _log = logging.getLogger("portolan.jobs")
 
 InputReader: TypeAlias = Callable[[SparkSession, Input], DataFrame]
-"""Gives an input: `id` and the fields asked for; raises `InputUnfit`."""
+"""Gives an input: `id` and the requested fields; raises `InputUnfit`."""
 
 
 class ResultWriter(Protocol):

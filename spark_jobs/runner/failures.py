@@ -20,7 +20,7 @@ _NOT_UNPACKED: Final = re.compile(
     r"Could not initialize class (?:org\.xerial\.snappy|com\.github\.luben\.zstd)\."
     r"|FAILED_TO_LOAD_NATIVE_LIBRARY"
 )
-"""Tried once in the life of a JVM; what it says later names the full disk that was the cause."""
+"""A JVM loads a library once; its later errors name the full disk that was the cause."""
 
 _MALFORMED: Final = re.compile(r"MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD")
 _FORMAT: Final = re.compile(r"FAILED_READ_FILE")
@@ -45,7 +45,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def spoils_session(error: BaseException) -> bool:
-    """Whether what failed fails for as long as the JVM lives, though its cause is gone."""
+    """Whether the failure lasts until the JVM ends, though its cause is gone."""
     return _NOT_UNPACKED.search(_text_of(error)) is not None
 
 

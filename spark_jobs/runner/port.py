@@ -105,10 +105,10 @@ class StageContext(Protocol):
         """The session; classic or Connect: the DataFrame API is all there is."""
 
     def input(self, name: str) -> DataFrame:
-        """An input of this name: `id` (string) and the fields asked for.
+        """An input of this name: `id` (string) and the requested fields.
 
         Raises:
-            InputUnfit: It has not got the columns that were asked for.
+            InputUnfit: It lacks requested columns.
         """
 
     def output(self, stage: str) -> DataFrame:

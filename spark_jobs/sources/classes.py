@@ -1,15 +1,15 @@
 """Classes as inputs: a Python Data Source that reads through the mediator, in partitions.
 
 **Partitions.** The ids that meet the filter are walked once, without their fields, and cut into
-ranges of about equal size; each range is read by a task of its own, in pages, with the fields that
-were asked for. Groups that live on two systems are put together by the mediator, as for any query.
+ranges of about equal size; each range is read by a task of its own, in pages, with the requested
+fields. The mediator joins groups that are on two systems, as for any query.
 
 **Consistency.** Every page is a strong read: each object is as it was at some moment between the
 beginning and the end of the reading, its groups as of one version vector. There is no snapshot over
 objects: one that is created or deleted meanwhile is read, or is not. Ranges cover all ids, also
 those that did not exist when they were cut.
 
-**Secrets.** A plan holds names only. Whoever runs a task finds the catalogue in its own environment
+**Secrets.** A plan holds names only. A task finds the catalogue in the environment of its worker
 (``PORTOLAN_CATALOGUE_URL``), and the systems in the catalogue.
 """
 
@@ -46,7 +46,7 @@ from spark_jobs.runner.specification import ClassSource
 __all__ = ["CATALOGUE", "ClassData", "read_class"]
 
 CATALOGUE: Final = "PORTOLAN_CATALOGUE_URL"
-"""The variable that tells a task where the catalogue is."""
+"""The environment variable that holds the catalogue's address for a task."""
 
 ID_PAGE: Final = 10_000
 PAGE: Final = 2_000
@@ -69,7 +69,7 @@ _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 
 
 def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataFrame:
-    """Read a class: `id` and the fields asked for; null and missing are both null.
+    """Read a class: `id` and the requested fields; null and missing are both null.
 
     Raises:
         InputUnfit: There is no such class or field.

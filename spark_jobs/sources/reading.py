@@ -23,7 +23,7 @@ _OPTIONS: Final[dict[str, dict[str, str]]] = {
 
 
 def read_input(spark: SparkSession, input_: Input) -> DataFrame:
-    """Read an input: `id` and the fields asked for.
+    """Read an input: `id` and the requested fields.
 
     Raises:
         InputUnfit: It is not there, or has not got the fields.
@@ -36,7 +36,7 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
 
 
 def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFrame:
-    """Read a file: `id` (string) and the fields asked for; those of CSV are strings.
+    """Read a file: `id` (string) and the requested fields; those of CSV are strings.
 
     Raises:
         InputUnfit: It is not there, cannot be read, or has not got the columns.

@@ -122,7 +122,7 @@ def _averaged(sessions: Sequence[Session], before: Sequence[Floats]) -> tuple[Fl
 
 
 def _average(sessions: Sequence[Session], k: int, before: Floats) -> Floats:
-    """The mean of what the sessions say of a comparison; as before, if no session tells."""
+    """The mean of the sessions' estimates for a comparison; as before, if there are none."""
     counted = [(one.matches, m) for one in sessions if (m := one.m[k]) is not None and one.matches]
     if not counted:
         return before

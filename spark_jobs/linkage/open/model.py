@@ -75,7 +75,7 @@ class Model:
         }
 
     def explanation(self, pattern: int) -> str:
-        """Say what each comparison of a pair of this pattern tells."""
+        """Describe the evidence of each comparison of a pair of this pattern."""
         start = f"Of two records the odds are {_odds(self.prior_bits)} beforehand."
         return " ".join([start, *map(_sentence, self._steps(pattern))])
 

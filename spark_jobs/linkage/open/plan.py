@@ -104,7 +104,7 @@ def choose(spec: OpenSpec, records: DataFrame, pairs: int) -> EngineChoice:
     always Spark, and *auto* has to be chosen.
 
     Raises:
-        InputUnfit: Splink is asked for, and cannot do it.
+        InputUnfit: Splink is requested, and cannot do it.
     """
     if spec.engine is Engine.SPARK:
         return EngineChoice(Engine.SPARK, "It was asked for.")

@@ -69,7 +69,7 @@ def propose(sample: RecordSample) -> PlanProposal:
     """Propose a configuration.
 
     Raises:
-        InputUnfit: No column tells records apart.
+        InputUnfit: No column distinguishes records.
     """
     profiles = profile(sample)
     reasons: list[str] = []

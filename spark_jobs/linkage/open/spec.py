@@ -128,7 +128,7 @@ class Level(Specification):
 
     @property
     def name(self) -> str:
-        """What it asks for, in words."""
+        """The condition, in words."""
         if self.exact:
             return "exact"
         sign = "≤" if self.measure.is_distance else "≥"
@@ -341,7 +341,7 @@ class OpenSpec(Plan):
         seed: Where random numbers begin.
         known: Clusters found before, whose records are not compared with each other again.
         model: The report `model` of an earlier run; None: it is estimated.
-        truth: A field that tells who a record really is, for evaluation only; None: unknown.
+        truth: A field that identifies the person of a record, for evaluation only; None: unknown.
     """
 
     sources: Annotated[

@@ -143,7 +143,7 @@ class BlockComparison:
 
     @property
     def by_length(self) -> bool:
-        """Whether none but the length filter is asked for: any kernel has that."""
+        """Whether only the length filter is on, which every kernel has."""
         return not (self.filters.prefix or self.filters.position)
 
     def _bounded(self, left: RecordBlock, right: RecordBlock, tally: Tally) -> Numbers:

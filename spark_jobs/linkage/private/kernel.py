@@ -194,7 +194,7 @@ def best(rows: Any, tiles: Any, bounds: Any, partners: Any) -> int:
         for i in range(bounds.low[sizes[0]], bounds.high[sizes[TILE - 1]]):
             total = rows.sizes[i] + sizes[0]
             least, last = bounds.overlap[total], partners[i, partners.shape[1] - 1]
-            if last[2] > 0:  # the same similarity asks for overlap / (overlap + union) of the sum
+            if last[2] > 0:  # the same similarity needs overlap / (overlap + union) of the sum
                 least = max(least, -(-last[1] * total // (last[1] + last[2])))
             groups, left = _scan(rows.words[i], rows.rests[i], tile, rests, least, overlaps)
             if left == 0:

@@ -160,8 +160,8 @@ def repeated_patterns(records: DataFrame) -> DataFrame:
 def audited(frequency: Numbers, records: int, repeated: tuple[int, int, int]) -> dict[str, Any]:
     """Report what one owner's encodings give away by their frequencies (docs/linkage-security.md).
 
-    Published attacks begin by telling positions, or whole patterns, apart by how often they come.
-    This counts how many can be told apart so: a lower bound of what an attacker can do, no proof.
+    Published attacks first distinguish positions, or whole patterns, by their frequencies. This
+    counts how many differ so: a lower bound of what an attacker can do, no proof.
 
     Args:
         frequency: In how many records each position is set.

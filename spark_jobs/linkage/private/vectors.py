@@ -49,7 +49,7 @@ class Order:
 
     @cached_property
     def by_selectivity(self) -> Numbers:
-        """The words in the order in which a kernel looks at them: those that tell most first.
+        """The words in the order in which a kernel looks at them: the most selective first.
 
         Two records differ at a position that a share p of them has set with probability
         ``2 p (1 - p)``; so after the first few words most pairs have differed too often.

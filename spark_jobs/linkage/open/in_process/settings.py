@@ -41,7 +41,7 @@ def settings(spec: OpenSpec) -> SettingsCreator:
 def training_rule(spec: OpenSpec, rule: int, decided: Sequence[int]) -> CustomRule:
     """A rule that Splink trains by, without the comparisons that it decides.
 
-    Splink leaves out what it finds mentioned in the rule; a key does not tell what is in it.
+    Splink leaves out comparisons whose columns the rule names; a blocking key hides its columns.
     """
     mentioned = [f" AND (l.c{k} IS NULL OR l.c{k} IS NOT NULL)" for k in decided]
     return CustomRule(_same_block(spec, rule) + "".join(mentioned))

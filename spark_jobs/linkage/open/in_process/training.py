@@ -1,8 +1,8 @@
 """The model, fitted by Splink: u from random pairs, m by EM over the pairs of each rule.
 
-The share of matches among all pairs is what Splink would ask a person for, by rules that are as
-good as certain and a guess of what they find. A specification has neither, so the share follows
-from m, u and all compared pairs, as on Spark.
+Splink estimates the share of matches among all pairs from rules that are nearly certain and a
+person's guess of their recall. A specification has neither, so the share follows from m, u and all
+compared pairs, as on Spark.
 """
 
 from __future__ import annotations

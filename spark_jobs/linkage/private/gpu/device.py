@@ -101,7 +101,7 @@ class OnGpu:
         return BlockCopy(block, beneath, _sent(rests(words).T), _sent(block.sizes))
 
     def _launched(self, copies: tuple[BlockCopy, ...], windows: tuple[Any, Any]) -> Numbers:
-        """Run the kernel; once more if there was too little room, and not too much is asked."""
+        """Run the kernel; once more if there was too little room, and `MOST` allows more."""
         one, other = copies
         grid = (-(-len(one.block.sizes) // THREADS), -(-len(other.block.sizes) // OTHERS))
         while True:
@@ -110,6 +110,7 @@ class OnGpu:
                 one.words, one.rests, one.sizes, other.words, other.rests, other.sizes,
                 self._overlap, *windows, self.found, counts,
             )  # fmt: skip
+            # The kernel counts all pairs, those without room included: one retry is enough.
             counted: Numbers = counts.copy_to_host()
             if counted[FOUND] <= self.found.shape[0] or counted[FOUND] > MOST:
                 return counted
