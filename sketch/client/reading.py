@@ -84,7 +84,7 @@ class DatedReads:
         since = self._keeper.sketch_clock.not_before(shown_us, self._clock())
         if need.is_met(since, response.headers.get("etag")):
             return response, since
-        # Without a condition: a cache keeps whole answers only, for others who ask.
+        # Without a condition: a cache stores only whole answers, which serve other clients, too.
         sent = self._clock()
         response = await self._get(path, {"Cache-Control": "no-cache"})
         return response, sent - uncertainty_s(response.headers)

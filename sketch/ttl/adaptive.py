@@ -55,12 +55,12 @@ def _excess(measured: float, limit: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveSettings:
-    """How lives of one class are estimated.
+    """How TTLs of one class are estimated.
 
     Attributes:
-        longest_s: The longest life that may be granted (TTL_max).
-        weights: What it costs if a life was wrong.
-        constraints: What lives have to keep, whatever the rates say.
+        longest_s: The longest TTL that may be granted (TTL_max).
+        weights: What it costs if a TTL was wrong.
+        constraints: What bounds TTLs, whatever the rates say.
     """
 
     longest_s: float = 600.0
@@ -72,7 +72,7 @@ SettingsT = TypeVar("SettingsT", bound=AdaptiveSettings)
 
 
 class Adaptive(ABC, Generic[SettingsT]):
-    """See `TtlEstimator`; how a life follows from what was seen is left open."""
+    """See `TtlEstimator`; subclasses derive the TTL from what was seen."""
 
     def __init__(self, settings: SettingsT, memory: Memory | None, seed: int) -> None:
         self._settings = settings
@@ -97,7 +97,7 @@ class Adaptive(ABC, Generic[SettingsT]):
         }
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
-        """Return the shortest life of the keys."""
+        """Return the shortest TTL of the keys."""
         rates = self._class(partition, now_s)
         if len(keys) == 1:
             return self._of_key(partition, rates, keys[0], now_s)
@@ -151,7 +151,7 @@ class Adaptive(ABC, Generic[SettingsT]):
         history: KeyHistory | None,
         now_s: float,
     ) -> TtlProposal:
-        """Return the life of a key that is being missed."""
+        """Return the TTL of a key that is being missed."""
 
     def _learn(self, partition: Partition, proposal: TtlProposal, outcome: Outcome) -> None:
         """Learn from a proposal that was granted as it was; by default nothing."""

@@ -22,7 +22,7 @@ _STEEPEST = 700.0
 
 @dataclass(frozen=True, slots=True)
 class CateSettings(AdaptiveSettings):
-    """How lives of one class are estimated.
+    """How TTLs of one class are estimated.
 
     Attributes:
         weights: What misses and invalidations cost; equal ones are the paper's estimator.
@@ -38,7 +38,7 @@ class CateSettings(AdaptiveSettings):
 def life_s(
     miss_rate: float, write_rate: float, settings: CateSettings, violation: float = 0.0
 ) -> float:
-    """Return the life of a record.
+    """Return the TTL of a record.
 
     Args:
         miss_rate: λm, in a second.
@@ -79,7 +79,7 @@ def _imbalance(misses: float, writes: float) -> float:
 
 
 class Cate(Adaptive[CateSettings]):
-    """Estimates lives by the rates of misses and writes of each record."""
+    """Estimates TTLs by the rates of misses and writes of each record."""
 
     def __init__(
         self, settings: CateSettings | None = None, memory: Memory | None = None, seed: int = 0
@@ -98,5 +98,5 @@ class Cate(Adaptive[CateSettings]):
         seen = rates.at_miss(key, history, now_s)
         violation = settings.constraints.violation(rates, now_s)
         writes = seen.writes if seen.written else 0.0
-        life = life_s(seen.misses, writes, settings, violation)
-        return TtlProposal(life, -expm1(-writes * life))
+        ttl_s = life_s(seen.misses, writes, settings, violation)
+        return TtlProposal(ttl_s, -expm1(-writes * ttl_s))

@@ -1,7 +1,7 @@
-"""What a life costs: expected, by a model of reads and writes, and in hindsight.
+"""What a TTL costs: expected, by a model of reads and writes, and in hindsight.
 
 The model: reads and writes of a key are Poisson processes. A copy is handed out at a miss, with
-life T. Each write to the key within T invalidates (price a, in units of a miss) and keeps the key
+TTL T. Each write to the key within T invalidates (price a, in units of a miss) and keeps the key
 in the filter until T, so that what is read in between goes to the origin (price s for each read: 1,
 or less while clients have not heard of the write). The next copy is handed out at the first read
 after T. With r reads for each write and u = T · (writes in a second), the cost of a read is
@@ -29,9 +29,9 @@ _LEAST: Final = 1e-6
 
 
 def best_writes_per_life(reads_per_write: float, invalidation: float, late: float = 1.0) -> float:
-    """Return the mean number of writes in the best life (u).
+    """Return the mean number of writes in the best TTL (u).
 
-    It is 0 if nothing should be kept, and infinite if no life is too long.
+    It is 0 if nothing should be cached, and infinite if no TTL is too long.
 
     Args:
         reads_per_write: Reads, those included that caches answer, for each write (r).
@@ -72,10 +72,10 @@ def about_best(reads_per_write: float, invalidation: float, late: float = 1.0) -
 
 
 class Belief(NamedTuple):
-    """What a life was chosen by: rates are those of a second, prices are in units of a miss.
+    """What a TTL was chosen by: rates are those of a second, prices are in units of a miss.
 
     Attributes:
-        best_s: The best life by the model, in seconds, beyond `unused_s`.
+        best_s: The best TTL by the model, in seconds, beyond `unused_s`.
         unused_s: For how long nobody uses the copy at first, in seconds.
         reads: Of the key, those included that caches answer.
         writes: Of the key; more than 0.
@@ -102,7 +102,7 @@ class Outcome(NamedTuple):
     """What became of a copy.
 
     Attributes:
-        life_s: The life that it was granted, in seconds.
+        life_s: The TTL that it was granted, in seconds.
         seen_s: The time from then until its key was written, or was read again, in seconds.
         written: Whether it was written; if not, nobody had written it by then.
         after: What followed if it was invalidated; None: that was not looked at.
@@ -120,14 +120,14 @@ class Outcome(NamedTuple):
 
 
 def cost(life_s: float, belief: Belief, outcome: Outcome) -> float:
-    """Return what the time of a copy would have cost with another life, in misses.
+    """Return what the time of a copy would have cost with another TTL, in misses.
 
     One miss begins a copy. What is read before it is used goes to the origin, and so does what is
-    read from the first write until the end of the life; each write until then invalidates. When
-    the first write came is known as far as was looked, and so is what followed until the end of the
-    life that was granted, if that was looked at; beyond, the rates say what to expect. The next
-    copy begins with the first read after the end: what one copy costs counts as often as there
-    would have been copies for each that there was.
+    read from the first write until the TTL ends; each write until then invalidates. When the first
+    write came is known as far as was looked, and so is what followed until the granted TTL ended,
+    if that was looked at; beyond, the rates say what to expect. The next copy begins with the first
+    read after the end: what one copy costs counts as often as there would have been copies for each
+    that there was.
     This is C(u), with a write that was seen in the place of one that is expected.
     """
     reads, unused_s = belief.reads, belief.unused_s
@@ -139,7 +139,7 @@ def cost(life_s: float, belief: Belief, outcome: Outcome) -> float:
 
 
 def _late(life_s: float, belief: Belief, outcome: Outcome) -> tuple[float, float]:
-    """Return reads after the first write, and writes, until the end of a life."""
+    """Return reads after the first write, and writes, until the end of a TTL."""
     ahead_s = life_s - outcome.seen_s
     expected = ahead_s * belief.writes
     if not outcome.written:

@@ -3,7 +3,7 @@
 Rates add up: a write or a miss is seen by exactly one replica. Keys that are requested most are
 sent one by one; for all others a replica takes its own rate times (all of the class / its own of
 the class), which is right if requests are spread evenly. If they are not, rates are too high by the
-same factor for reads and writes, and lives only shorter than they might be.
+same factor for reads and writes, and TTLs are only shorter than they might be.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ __all__ = ["Fate", "KeyHistory", "TtlProposal", "TtlSample"]
 
 
 class TtlProposal(NamedTuple):
-    """A life that was proposed, and why.
+    """A TTL that was proposed, and why.
 
     Attributes:
-        life_s: The life.
+        life_s: The TTL, in seconds.
         expected: The share of such copies that will be invalidated, by the rates that are known.
         belief: What it was chosen by; None: nothing is to be learned from it.
     """
@@ -74,19 +74,19 @@ class Fate(Enum):
     """It is alive, or nothing has happened to its key since."""
 
     INVALIDATED = "invalidated"
-    """Its key was written while it was alive: a shorter life would have avoided that."""
+    """Its key was written while it was alive: a shorter TTL would have avoided that."""
 
     SPARED = "spared"
-    """Its key was written after its end: a longer life would have made it stale."""
+    """Its key was written after its end: a longer TTL would have made it stale."""
 
     UNCHANGED = "unchanged"
-    """Its key was read after its end and had not changed: a longer life would have done."""
+    """Its key was read after its end and had not changed: a longer TTL would have done."""
 
 
 _NOTHING: Final = TtlProposal(0.0)
 
 _AS_PROPOSED: Final = 0.99
-"""Lives are rounded: one that was granted is what was proposed from this share of it on."""
+"""TTLs are rounded: one of at least this share of the proposed TTL counts as proposed."""
 
 
 class KeyHistory:
@@ -106,7 +106,7 @@ class KeyHistory:
         written: Whether there was any write, the first sight included.
         write_span_s: Times between them, weighted.
         wrote_s: When the last one was; at first, when the key was first seen.
-        life_end_s: No copy lives longer.
+        life_end_s: By then the TTL of every copy has ended.
         held_end_s: Until then the sketch takes copies to be alive: their receipt may be late.
         stale_until_s: Until then the filter holds the key.
         proposed: What was last proposed.
@@ -182,7 +182,7 @@ class KeyHistory:
     def granted(self, now_s: float, life_s: float, transit_s: float, margin_s: float = 0.0) -> Fate:
         """Note that a copy was handed out; return what became of the one before.
 
-        A copy with a life of 0 is none. It begins to answer after `transit_s`, and counts as alive
+        A copy with a TTL of 0 is none. It begins to answer after `transit_s`, and counts as alive
         for `margin_s` after its end.
         """
         fate = Fate.UNCHANGED if self.open and now_s >= self.life_end_s else Fate.OPEN

@@ -1,4 +1,4 @@
-"""Lives by cost: the best one of a model of reads and writes, corrected in hindsight."""
+"""TTLs by cost: the best one of a model of reads and writes, corrected in hindsight."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["Learner", "LearnerSettings"]
 
 @dataclass(frozen=True, slots=True)
 class LearnerSettings(AdaptiveSettings):
-    """How lives of one class are learned.
+    """How TTLs of one class are learned.
 
     Attributes:
         unheard_s: For how long clients have not heard of a write, on average: half of Δ.
-        copies: About how many copies slope and longest life are learned from; 0: none.
+        copies: About how many copies slope and longest TTL are learned from; 0: none.
     """
 
     unheard_s: float = 0.5
@@ -32,12 +32,12 @@ class LearnerSettings(AdaptiveSettings):
 
 
 class Learner(Adaptive[LearnerSettings]):
-    """Grants the life that costs least, as far as it can be known.
+    """Grants the TTL that costs least, as far as it can be known.
 
     It differs from CATE in three things. It counts reads where no copy could answer them, and so
     knows how often a key is read, not only how often it is missed. It hands out no copies that no
     client would use, because the filter holds their keys for long. And it sets slope and longest
-    life of each class to what would have cost least, by what became of the copies
+    TTL of each class to what would have cost least, by what became of the copies
     (`LearnedParameters`).
     """
 
@@ -78,7 +78,7 @@ class Learner(Adaptive[LearnerSettings]):
         free_s = held_s - self._memory.margin_s
         if free_s > _LONG * model.best_s:
             # Until the key leaves the filter copies answer only those who have revalidated them;
-            # somebody will ask again by then, and what ends with it keeps nothing down.
+            # another request comes by then, and a TTL that ends then keeps the key no longer.
             life_s = min(free_s, settings.longest_s)
             return TtlProposal(life_s, -expm1(-life_s * seen.writes))
         proposal = _proposal(
@@ -107,11 +107,11 @@ class Learner(Adaptive[LearnerSettings]):
 _REFUSED: Final = TtlProposal(0.0)
 
 _LONG: Final = 0.1
-"""Where the filter holds a key for this share of its best life, nothing longer is granted."""
+"""Where the filter holds a key for this share of its best TTL, nothing longer is granted."""
 
 
 def _model(seen: KeyRates, settings: LearnerSettings) -> Belief:
-    """Return the best life by the model, of a copy that is used at once."""
+    """Return the best TTL by the model, of a copy that is used at once."""
     weights = settings.weights
     price = 1 / weights.miss_per_invalidation
     ratio = seen.reads / seen.writes
@@ -124,7 +124,7 @@ def _model(seen: KeyRates, settings: LearnerSettings) -> Belief:
 
 
 def _proposal(belief: Belief, parameters: LearnedParameters) -> TtlProposal:
-    """Return a life of what is believed: none if more is lost by it than is saved."""
+    """Return a TTL by a belief: none if it costs more than it saves."""
     life_s = min(
         parameters.slope.value * belief.best_s + belief.unused_s, parameters.longest_s.value
     )

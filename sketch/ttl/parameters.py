@@ -1,4 +1,4 @@
-"""Slope and longest life of one class, set to what would have cost least."""
+"""Slope and longest TTL of one class, set to what would have cost least."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ model, not replace it."""
 
 _COARSE: Final = 2.0
 _SHORTEST_S: Final = 1.0
-"""The longest life is never shorter."""
+"""The longest TTL is never shorter."""
 
 _TRUST: Final = 100.0
 """At first it takes evidence of so many misses to overrule the model's slope."""
 
 _CAREFREE: Final = 1.0
-"""Nothing is believed of the longest life: it needs little to be shortened."""
+"""There is no prior for the longest TTL: little evidence shortens it."""
 
 
 class Parameter:
     """A positive number, chosen from a few by what each of them would have cost.
 
     Costs are sums in which what is older counts for less. They begin as the model has them: near
-    the best life T of many reads, a life of m · T costs (m + 1/m)/2 times as much; it takes `trust`
+    the best TTL T of many reads, a TTL of m · T costs (m + 1/m)/2 times as much; it takes `trust`
     misses to overrule them.
 
     Attributes:
@@ -74,14 +74,14 @@ def _vertex(costs: list[float], best: int) -> float:
 class LearnedParameters:
     """What is learned of one class.
 
-    When a copy's key is written after its grant is seen whatever its life was. So each copy shows
-    what every other slope, or longest life, would have cost in its place: none has to be tried.
+    The time of the first write after a grant is seen whatever the TTL was. So each copy shows what
+    every other slope, or longest TTL, would have cost in its place: none has to be tried.
     That is choosing with full information, where the leader is followed without exploring
     (Hannan, 1957).
 
     Attributes:
-        slope: By what the model's lives are multiplied.
-        longest_s: The longest life (TTL_max).
+        slope: By what the model's TTLs are multiplied.
+        longest_s: The longest TTL (TTL_max).
     """
 
     __slots__ = ("longest_s", "slope")
@@ -94,16 +94,16 @@ class LearnedParameters:
         """Set both by what became of a copy.
 
         The slope answers for when writes come, if rates are what they are believed to be; the
-        longest life for what it costs if they turn out to be others.
+        longest TTL for what it costs if they turn out to be others.
         """
         best_s, unused_s = belief.best_s, belief.unused_s
         slope, longest_s = self.slope.value, self.longest_s.value
         wanted_s = slope * best_s + unused_s
-        lives = [min(wanted_s, each) for each in self.longest_s.candidates]
-        self.longest_s.adjust(cost(life_s, belief, outcome) for life_s in lives)
+        ttls_s = [min(wanted_s, each) for each in self.longest_s.candidates]
+        self.longest_s.adjust(cost(ttl_s, belief, outcome) for ttl_s in ttls_s)
         believed = outcome._replace(after=None)
-        lives = [min(each * best_s + unused_s, longest_s) for each in self.slope.candidates]
-        self.slope.adjust(cost(life_s, belief, believed) for life_s in lives)
+        ttls_s = [min(each * best_s + unused_s, longest_s) for each in self.slope.candidates]
+        self.slope.adjust(cost(ttl_s, belief, believed) for ttl_s in ttls_s)
 
 
 def _halvings(longest_s: float) -> int:

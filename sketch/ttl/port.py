@@ -59,14 +59,14 @@ class TtlGranted(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Terms of a class: its longest life, in seconds, and what it costs if a life was wrong."""
+    """Terms of a class: its longest TTL, in seconds, and what it costs if a TTL was wrong."""
 
     longest_s: float
     weights: Weights
 
 
 class TtlEstimator(Protocol):
-    """Estimates lives, and is notified of every miss and of every write; times are in seconds.
+    """Estimates TTLs, and is notified of every miss and of every write; times are in seconds.
 
     A replica sees only its share of the requests: what it measures is sent to the others
     (`share`), and what they sent is taken in (`merge`), at any interval. Estimators do no input or
@@ -81,7 +81,7 @@ class TtlEstimator(Protocol):
         """Take in the terms of all classes; what is remembered of others is forgotten."""
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
-        """Return the life of an answer that shows these keys, and missed: the shortest of theirs.
+        """Return the TTL of an answer that shows these keys, and missed: the shortest of theirs.
 
         It is called before `missed`, and counts the miss that is going on.
         """
@@ -106,7 +106,7 @@ class TtlEstimator(Protocol):
     def share(self, now_s: float) -> Iterator[Any]:
         """Return what the other replicas are to know, as JSON; of bounded size.
 
-        There is an entry for each class, made when it is asked for: each takes milliseconds.
+        There is an entry for each class, computed when it is iterated: each takes milliseconds.
         """
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:

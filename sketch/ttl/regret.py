@@ -1,4 +1,4 @@
-"""What shorter or longer lives would have spared."""
+"""What shorter or longer TTLs would have spared."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Regret:
     """Counts of one class, since the process began; of the keys that are remembered.
 
     Attributes:
-        invalidations: Writes to keys of which copies were alive: too long a life.
+        invalidations: Writes to keys of which copies were alive: too long a TTL.
         revalidations_paid: Misses of versions that had not changed since their copies ended: too
-            short a life.
-        stale_avoided: Writes to keys whose copies had ended before: a longer life would have made
+            short a TTL.
+        stale_avoided: Writes to keys whose copies had ended before: a longer TTL would have made
             them stale.
         judged: Copies of which it is known whether they were invalidated.
         error: How many more of the copies judged lately were invalidated than was expected, as a

@@ -1,4 +1,4 @@
-"""One life for all answers."""
+"""One TTL for all answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Static"]
 
 
 class Static:
-    """Gives every answer the same life; the caller caps it by what the class allows."""
+    """Gives every answer the same TTL; the caller caps it by what the class allows."""
 
     def __init__(self, life_s: float = math.inf) -> None:
         self._life_s = life_s
@@ -25,10 +25,10 @@ class Static:
         return {}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Do nothing: the caller caps lives."""
+        """Do nothing: the caller caps TTLs."""
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
-        """Return the life."""
+        """Return the TTL."""
         return self._life_s
 
     def missed(

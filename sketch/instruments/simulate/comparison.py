@@ -1,4 +1,4 @@
-"""All estimators on the same schedule: the best static life, the best CATE, learner, oracle."""
+"""All estimators on the same schedule: the best static TTL, the best CATE, learner, oracle."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Entry:
             "settings": self.settings,
             "operations_per_s": self.run.operations_per_s,
             "counts": self.run.tally.to_json(),
-            "tried": [{"life_s": life, "cost": cost} for life, cost in self.tried],
+            "tried": [{"life_s": ttl_s, "cost": cost} for ttl_s, cost in self.tried],
         }
 
 
@@ -129,7 +129,7 @@ def compare(prepared: Prepared, question: Question, say: Say = lambda _: None) -
 
 
 def best_static(prepared: Prepared, question: Question, say: Say) -> Entry:
-    """Sweep static lives from none to the longest, and more closely around the best."""
+    """Sweep static TTLs from none to the longest, and more closely around the best."""
     runs: dict[float, Run] = {}
 
     def cost(life_s: float) -> float:
@@ -138,21 +138,21 @@ def best_static(prepared: Prepared, question: Question, say: Say) -> Entry:
             runs[life_s] = simulate(prepared, lambda _: Static(life_s))
         return runs[life_s].tally.cost(question.weights)
 
-    lives, life = [0.0], prepared.world.longest_s
-    while life >= _SHORTEST_S:
-        lives.append(life)
-        life /= _GRID
-    best, step = min(lives, key=cost), _GRID
+    ttls_s, ttl_s = [0.0], prepared.world.longest_s
+    while ttl_s >= _SHORTEST_S:
+        ttls_s.append(ttl_s)
+        ttl_s /= _GRID
+    best, step = min(ttls_s, key=cost), _GRID
     for _ in range(_REFINED if best > 0 else 0):
         step **= 0.5
         longest = prepared.world.longest_s
         best = min((best, best / step, min(best * step, longest)), key=cost)
-    tried = sorted((life, cost(life)) for life in runs)
+    tried = sorted((ttl_s, cost(ttl_s)) for ttl_s in runs)
     return Entry("static", cost(best), {"life_s": best}, runs[best], tried)
 
 
 def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
-    """Climb the hill of slope and longest life."""
+    """Climb the hill of slope and longest TTL."""
     memory = Memory(margin_s=prepared.world.margin_s)
 
     def run(slope: float, longest_s: float) -> Run:

@@ -1,4 +1,4 @@
-"""Hill climbing over slope and longest life; docs/papers/cache_sketch.md."""
+"""Hill climbing over slope and longest TTL; docs/papers/cache_sketch.md."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Summit(NamedTuple):
 
 
 _LEVELS: Final = 1 + int(log(_MOST_LONGEST_S / _LEAST_LONGEST_S, _LONGEST_FACTOR))
-"""Longest lives on the grid."""
+"""Longest TTLs on the grid."""
 
 _Point = tuple[int, int]
-"""Steps of the slope from 0, and steps of the longest life down from the longest one."""
+"""Steps of the slope from 0, and steps of the longest TTL down from the longest one."""
 
 
 def hill_climbing(cost: Callable[[float, float], float], starts: int, seed: int) -> Summit:
-    """Find the slope and the longest life that cost least.
+    """Find the slope and the longest TTL that cost least.
 
-    The first climb begins with the best longest life for a slope of 0, by which rates do not
+    The first climb begins with the best longest TTL for a slope of 0, by which rates do not
     matter: left and right of it are hills of their own. Slopes of the others begin anywhere in
-    [0, 1] and may become negative; longest lives begin anywhere on a logarithmic scale. Points lie
+    [0, 1] and may become negative; longest TTLs begin anywhere on a logarithmic scale. Points lie
     on a grid, so that climbs that meet go on as one.
     """
     random = Random(seed)  # noqa: S311 - a sample, not a secret

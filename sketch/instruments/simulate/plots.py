@@ -18,7 +18,7 @@ _INK: Final = "#010203"
 _COLOURS: Final = ("#2a9d8f", "#e9a23b", "#d1495b", "#5b7db1", "#8e6bbf")
 _COLOUR_OF: Final = dict(zip(ESTIMATORS, _COLOURS, strict=False))
 _SHORTEST_S: Final = 0.04
-"""Where no life at all is drawn on a logarithmic scale."""
+"""Where a TTL of 0 is drawn on a logarithmic scale."""
 
 
 class PlotsMissing(ImportError):
@@ -67,13 +67,13 @@ def reads_plot(comparison: Comparison) -> str:
 
 
 def sweep_plot(comparison: Comparison) -> str:
-    """Return the cost of every static life, and of the others beside."""
+    """Return the cost of every static TTL, and of the other estimators."""
     static = comparison.of("static")
 
     def draw(axes: Any) -> None:
         if static is not None:
-            lives, costs = zip(*static.tried, strict=True)
-            shown = [max(life, _SHORTEST_S) for life in lives]
+            ttls_s, costs = zip(*static.tried, strict=True)
+            shown = [max(ttl_s, _SHORTEST_S) for ttl_s in ttls_s]
             axes.plot(
                 shown, costs, marker="o", markersize=3, color=_COLOUR_OF["static"], label="static"
             )

@@ -57,7 +57,7 @@ class World:
         bound_s: Δ: no client uses an older filter.
         shape: Of the filter.
         margin_s: M: for how long the sketch takes a copy to be alive after its end.
-        longest_s: No copy lives longer, whatever an estimator says.
+        longest_s: The longest TTL of a copy, whatever an estimator says.
         seed: Where random numbers begin.
     """
 
