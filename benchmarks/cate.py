@@ -2,8 +2,8 @@
 
 Each estimator gets the same accesses. Costs are those of the paper, of one access: 0.2 for each
 invalidation, for which nobody waits, and 1 for each stale read, for each read that the origin
-answers, and for the filter's false positive rate. The static life is swept, and CATE's slope and
-longest lifetime are found by hill climbing, both on the very accesses that are then counted; the
+answers, and for the filter's false positive rate. The static TTL is swept, and CATE's slope and
+longest TTL are found by hill climbing, both on the very accesses that are then counted; the
 learner sees them once. What it costs to know the next write is reported beside.
 
 Counted are accesses to a system that has been in use: as many come before, for all estimators. What

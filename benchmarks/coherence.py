@@ -1,9 +1,9 @@
 """What coherent caching gains, and whether any read is too old: YCSB through a real Varnish.
 
-32 loops first ask the service itself, for records of a class that nobody may cache, each as soon as
-it has been answered. Then 32 coherent clients begin as many operations in a second, for records
-that may be cached: both sides carry the same load, so what a read takes can be compared. The
-clients share nothing but the Varnish: each has a filter and copies of its own. A client is
+32 loops first query the service itself, for records of a class that nobody may cache, each as soon
+as it has been answered. Then 32 coherent clients begin as many operations in a second, for records
+that may be cached: both sides carry the same load, so their latencies can be compared. The clients
+share nothing but the Varnish: each has a filter and copies of its own. A client is
 `sketch.client.CoherentClient` as it is; Varnish runs with the rules that ship, and records have
 the TTL of any class that says nothing of it. Between the service and everybody else lies a
 relay that takes its time. At last each client reads and writes as fast as it is answered. All reads
@@ -160,11 +160,11 @@ async def _cached(
 ) -> tuple[Tally, _Shares]:
     doors = [_Coherent(client) for client in clients]
     await asyncio.gather(*(_warm(client) for client in clients))
-    asked, renewed = _requests_of(clients)
+    sent, renewed = _requests_of(clients)
     tally = await drive(doors, part.workload, _ids(), part.reads, judge, options.seed, rate)
-    asked_since, renewed_since = _requests_of(clients)
+    sent_since, renewed_since = _requests_of(clients)
     reads = len(tally.latencies)
-    return tally, _Shares(1 - (asked_since - asked) / reads, (renewed_since - renewed) / reads)
+    return tally, _Shares(1 - (sent_since - sent) / reads, (renewed_since - renewed) / reads)
 
 
 async def _warm(client: CoherentClient) -> None:
@@ -208,8 +208,8 @@ def _requests_of(clients: Sequence[CoherentClient]) -> tuple[int, int]:
     Those for many records at once, which no read waits for, are counted by their records.
     """
     statistics = [client.statistics for client in clients]
-    asked = sum(each.fetches + each.revalidations - each.shared for each in statistics)
-    return asked, sum(each.renewed for each in statistics)
+    sent = sum(each.fetches + each.revalidations - each.shared for each in statistics)
+    return sent, sum(each.renewed for each in statistics)
 
 
 class _Coherent:

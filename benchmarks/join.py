@@ -1,8 +1,8 @@
 """A thousand objects with what they refer to on another system: one join against N + 1 reads.
 
-Without joins a client asks for the objects, and then for each that one of them refers to. Both
-go over HTTP on one connection, on the same data, by httpx in a process of its own. Beside it
-stands a client whose requests cost it nothing, which is harder to be better than.
+Without joins a client requests the objects, and then each that one of them refers to. Both go
+over HTTP on one connection, on the same data, by httpx in a process of its own. A second baseline
+is a client whose requests cost it nothing, which is harder to outdo.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ async def _measure(
     await _fill(running, database, *pair)
     base = str(running.service.data.base_url)
     measures = {
-        side: partial(client.call, ask, base, database)
-        for side, ask in (("join", _joined), ("reads", _one_by_one))
+        side: partial(client.call, measure, base, database)
+        for side, measure in (("join", _joined), ("reads", _one_by_one))
     }
     rounds = 3 if options.quick else 9
     times = await medians(rounds, measures)
@@ -87,29 +87,29 @@ async def _measure(
 def _joined(base: str, database: str) -> float:
     """Return the seconds that a client takes to get everything by one query."""
 
-    def ask(client: httpx.Client) -> list[str]:
+    def fetch(client: httpx.Client) -> list[str]:
         items = client.post(f"{database}/notes/query", json=_BODY).json()["items"]
         return [item["writer"]["name"] for item in items]
 
-    return _timed(base, database, ask)
+    return _timed(base, database, fetch)
 
 
 def _one_by_one(base: str, database: str) -> float:
     """Return the seconds that a client takes to get everything one by one."""
 
-    def ask(client: httpx.Client) -> list[str]:
+    def fetch(client: httpx.Client) -> list[str]:
         items = client.get(f"{database}/notes", params={"limit": _OUTER}).json()["items"]
         people = f"{database}/people"
         return [client.get(f"{people}/{item['author']}").json()["name"] for item in items]
 
-    return _timed(base, database, ask)
+    return _timed(base, database, fetch)
 
 
-def _timed(base: str, database: str, ask: Callable[[httpx.Client], list[str]]) -> float:
+def _timed(base: str, database: str, fetch: Callable[[httpx.Client], list[str]]) -> float:
     with httpx.Client(base_url=base, timeout=60) as client:
         client.get(f"{database}/people/p0").raise_for_status()
         started = perf_counter()
-        writers = ask(client)
+        writers = fetch(client)
         taken = perf_counter() - started
     if len(writers) != _OUTER:
         raise Failed("not all that was asked for was answered")
@@ -146,8 +146,8 @@ async def _fill(running: SharedService, database: str, outer: Kind, inner: Kind)
     people = {f"p{number}": {"name": f"Person {number}"} for number in numbers}
     notes = {f"n{number}": {"text": "x", "author": f"p{number}"} for number in numbers}
     await running.service.create(database, {"people": people, "notes": notes})
-    asked = running.service.data.post(f"{database}/notes/query", json=_BODY)
-    items = (await succeed(asked))["items"]
+    sent = running.service.data.post(f"{database}/notes/query", json=_BODY)
+    items = (await succeed(sent))["items"]
     if len(items) != _OUTER or any(
         i["writer"] != {"id": i["author"], **people[i["author"]]} for i in items
     ):

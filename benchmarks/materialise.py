@@ -127,7 +127,7 @@ async def _state(running: SharedService) -> dict[str, Any]:
 
 
 async def _counted(running: SharedService) -> _Work:
-    """Ask the materialiser what was dirty, and PostgreSQL what was written."""
+    """Read from the materialiser what was dirty, from PostgreSQL what was written."""
     written = await _rows_written(running)  # takes longer than the materialiser keeps silent
     parts = (await _state(running))["partitions"]
     return _Work(sum(part["dirty"] for part in parts), written)
@@ -181,28 +181,28 @@ def _hit(number: int) -> Update:
 
 
 async def _sample(running: SharedService, ledger: _Ledger, end: float, draw: Random) -> None:
-    while (asked := perf_counter()) < end:
+    while (started := perf_counter()) < end:
         number = draw.randrange(len(ledger.acknowledged))
         outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _BOUNDED)
-        _judge(ledger, number, asked, outcome)
+        _judge(ledger, number, started, outcome)
 
 
-def _judge(ledger: _Ledger, number: int, asked: float, outcome: Outcome) -> None:
+def _judge(ledger: _Ledger, number: int, started: float, outcome: Outcome) -> None:
     """Count a sample; one is too old if it lacks what was acknowledged before the bound."""
     ledger.samples += 1
     if outcome.freshness is None:
         return
     ledger.from_view += 1
     seen = outcome.versions["hits"] or 0
-    age = _age(ledger.acknowledged[number], seen, asked)
+    age = _age(ledger.acknowledged[number], seen, started)
     ledger.oldest_s = max(ledger.oldest_s, age)
     ledger.late += age > _BOUND_S
 
 
-def _age(acknowledged: Sequence[tuple[float, int]], seen: int, asked: float) -> float:
+def _age(acknowledged: Sequence[tuple[float, int]], seen: int, started: float) -> float:
     """Return for how long the first version that is lacking had been acknowledged."""
-    lacking = [at for at, version in acknowledged[-200:] if version > seen and at <= asked]
-    return asked - min(lacking) if lacking else 0.0
+    lacking = [at for at, version in acknowledged[-200:] if version > seen and at <= started]
+    return started - min(lacking) if lacking else 0.0
 
 
 async def _caught_up(running: SharedService, ledger: _Ledger) -> None:

@@ -1,8 +1,8 @@
 """Private linkage: pairs per second at Tanimoto 0.8 against anonlink at Dice 8/9, on the same data.
 
-Both sides are asked for the same pairs (Tanimoto t is Dice 2t / (1 + t)), from the same vectors, in
-turn; a figure counts only if they have found the same ones. In full, the paper's case follows:
-100,000 records against 400,000. Where there is a GPU, it is measured alone and beside the cores.
+Both sides find the same pairs (Tanimoto t is Dice 2t / (1 + t)) from the same vectors, in turn; a
+figure counts only if they have found the same ones. In full, the paper's case follows: 100,000
+records against 400,000. Where there is a GPU, it is measured alone and beside the cores.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The eleven queries of the object mappers through the mediator, against each native driver.
 
 Published mappers answer such queries in about twice the time of the driver below them. What is
-compared is the mapping: the mediator is asked as a service in the same process asks it. PostgreSQL
-is asked over HTTP as well, against the fastest driver that there is, with statements of its own.
+compared is the mapping: the mediator is called in process, as the service calls it. PostgreSQL is
+queried over HTTP as well, against the fastest driver that there is, with statements of its own.
 Both answer the same objects, or the run fails.
 """
 
@@ -106,18 +106,18 @@ async def _measure_http(
 ) -> list[Result]:
     """Compare requests over one connection, client included, with the driver's own statements.
 
-    Both end with the objects as dicts, and ask the same again: the driver has its statement
-    prepared by then, the service has the query read.
+    Both end with the objects as dicts, and repeat the same query: the driver has its statement
+    prepared by then, the service has the query parsed.
     """
     wire = Wire("127.0.0.1", running.service.port)
     rounds, times = 5 if options.quick else 21, []
     for query in QUERIES:
-        ask = _requesting(wire, f"profiles_{kind}", query)
-        found = [item["id"] for item in await ask()]
+        execute = _requesting(wire, f"profiles_{kind}", query)
+        found = [item["id"] for item in await execute()]
         if found != [row["id"] for row in await native.ask(query.number)]:
             raise Failed(f"query {query.number} over HTTP on {kind}: the answers differ")
         bare = partial(native.ask, query.number)
-        times.append(await _medians(rounds, ask, bare))
+        times.append(await _medians(rounds, execute, bare))
         options.say(
             f"  query {query.number} over HTTP: {times[-1][0] * 1e3:.2f} ms"
             f" against {times[-1][1] * 1e3:.2f} ms"
@@ -142,14 +142,14 @@ def _requesting(
     target = f"/v1/{database}/{query.class_name}/query"
     request = render("POST", target, body, {"Content-Type": "application/json"})
 
-    async def ask() -> list[dict[str, Any]]:
+    async def execute() -> list[dict[str, Any]]:
         reply = await wire.send(request)
         if reply.status != OK:
             raise Failed(f"query {query.number} over HTTP: {reply.content.decode()}")
         items: list[dict[str, Any]] = orjson.loads(reply.content)["items"]
         return items
 
-    return ask
+    return execute
 
 
 async def _measure_split(options: Options, running: SharedService, data: Profiles) -> list[Result]:
@@ -157,9 +157,9 @@ async def _measure_split(options: Options, running: SharedService, data: Profile
     await _fill(running, _SPLIT, data, tuple(running.servers))
     times = []
     for query in QUERIES:
-        ask = _asking(running, _SPLIT, query)
-        _check(query, data, await ask())
-        times.append(median([await _timed(ask) for _ in range(3 if options.quick else 7)]))
+        execute = _querying(running, _SPLIT, query)
+        _check(query, data, await execute())
+        times.append(median([await _timed(execute) for _ in range(3 if options.quick else 7)]))
         options.say(f"split, query {query.number}: {times[-1] * 1e3:.2f} ms")
     return [Result("median query, classes split over the systems", "ms", median(times) * 1e3)]
 
@@ -174,39 +174,39 @@ async def _fill(
     await running.service.caught_up()  # else the relay is at the same records
 
 
-def _asking(
+def _querying(
     running: SharedService, database: str, query: ProfileQuery
 ) -> Callable[[], Awaitable[Answer]]:
     schema = running.plane.model.databases[database].schema
     body = {**query.body, "limit": LIMIT, "allow_scan": True}
 
-    async def ask() -> Answer:
-        # Reading the query is part of the mapping.
+    async def execute() -> Answer:
+        # Parsing the query is part of the mapping.
         read = parse_query_document(body, schema, query.class_name)
         return await running.plane.query(read.query)
 
-    return ask
+    return execute
 
 
 async def _compare(
     options: Options, running: SharedService, database: str, native: Native, query: ProfileQuery
 ) -> tuple[tuple[float, float], bool]:
-    ask = _asking(running, database, query)
-    answer = await ask()
+    execute = _querying(running, database, query)
+    answer = await execute()
     found = [item.outcome.id for item in answer.items]
     bare = [row["id"] for row in await native.ask(query.number)]
     if found != bare:
         raise Failed(f"query {query.number} on {database}: the answers differ")
     rounds, plan = 5 if options.quick else 21, answer.plan
     whole = plan.residual is None and (plan.late is None or plan.semi_joins.exact)
-    return await _medians(rounds, ask, partial(native.ask, query.number)), whole
+    return await _medians(rounds, execute, partial(native.ask, query.number)), whole
 
 
 async def _medians(
-    rounds: int, ask: Callable[[], Awaitable[object]], bare: Callable[[], Awaitable[object]]
+    rounds: int, execute: Callable[[], Awaitable[object]], bare: Callable[[], Awaitable[object]]
 ) -> tuple[float, float]:
     """Return the median times of a query, ours and the driver's (seconds)."""
-    measures = {"ours": partial(_timed, ask), "bare": partial(_timed, bare)}
+    measures = {"ours": partial(_timed, execute), "bare": partial(_timed, bare)}
     times = await medians(rounds, measures)
     return times["ours"], times["bare"]
 
@@ -217,7 +217,7 @@ def _check(query: ProfileQuery, data: Profiles, answer: Answer) -> None:
         raise Failed(f"query {query.number}: the answer is wrong")
 
 
-async def _timed(ask: Callable[[], Awaitable[object]]) -> float:
+async def _timed(execute: Callable[[], Awaitable[object]]) -> float:
     started = perf_counter()
-    await ask()
+    await execute()
     return perf_counter() - started

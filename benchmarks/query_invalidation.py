@@ -1,7 +1,7 @@
 """Registered queries: what it costs a write to find the results it may have changed, and to say so.
 
 Each write moves one of a shop's articles: it is found by queries that it leaves, queries that it
-enters, and ranges around its price. Of the queries six in ten ask for a value, the others for
+enters, and ranges around its price. Of the queries six in ten are for a value, the others for
 ranges, beginnings, elements and combinations; one in two hundred has nothing that an index could
 look for. The search is measured in time of the processor, the writes by the clock. A figure counts
 only if every result that changed was found.

@@ -89,13 +89,13 @@ def _row(result: Mapping[str, Any]) -> str:
 
 def _cells(result: Mapping[str, Any]) -> tuple[str, ...]:
     unit, bar, ratio = result["unit"], result["bar"], result["ratio"]
-    asked = "" if bar is None else f"{bar:g}" + (f" {unit}" if ratio is None else "")
+    goal = "" if bar is None else f"{bar:g}" + (f" {unit}" if ratio is None else "")
     return (
         result["name"],
         f"{_number(result['figure'])} {unit}",
         "" if result["baseline"] is None else _number(result["baseline"]),
         "" if ratio is None else f"{ratio:.2f}",
-        f"{asked}, **missed**" if bar is not None and not result["met"] else asked,
+        f"{goal}, **missed**" if bar is not None and not result["met"] else goal,
     )
 
 

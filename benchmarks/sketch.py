@@ -42,7 +42,7 @@ _BAR_DISTANCE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """Both filters with the same keys, and what they are asked for."""
+    """Both filters with the same keys, and what is looked up in them."""
 
     ours: BloomFilter
     live: LiveFilter
@@ -51,7 +51,7 @@ class _Filters:
 
     @classmethod
     def filled(cls, seed: int) -> _Filters:
-        """Fill both filters; half of the keys that are asked for are in them."""
+        """Fill both filters; half of the keys that are looked up are in them."""
         ours, live = BloomFilter(_SHAPE), LiveFilter(_KEYS, _RATE)
         keys = [_key(number) for number in range(2 * _KEYS)]
         ours.add_many(keys[:_KEYS])
@@ -64,18 +64,18 @@ class _Filters:
         return cls(ours, live, keys, np.resize(hashes, (_ASKED_HASHES, hashes.shape[1])))
 
     async def single(self, held: Collection[str] | BloomFilter) -> float:
-        """Return the keys per second if a filter is asked one by one."""
+        """Return the keys per second if they are looked up one by one."""
         started = perf_counter()
         for key in self.keys:
             key in held  # noqa: B015  # this is what is measured
         return len(self.keys) / (perf_counter() - started)
 
     async def batch(self) -> float:
-        """Return the keys per second if ours is asked for all of them at once."""
+        """Return the keys per second if ours looks up all of them at once."""
         return _rate(partial(self.ours.contains_many, self.keys), len(self.keys))
 
     async def batch_of_hashes(self) -> float:
-        """Return the keys per second if ours is asked for hashes."""
+        """Return the keys per second if ours looks up hashes."""
         return _rate(partial(self.ours.contains_hashes, self.hashes), len(self.hashes))
 
 
@@ -109,7 +109,7 @@ def _contains(figures: dict[str, float]) -> Iterator[Result]:
 
 
 def _false_positives(options: Options, filters: _Filters) -> Iterator[Result]:
-    """Ask for keys that nobody added."""
+    """Look up keys that nobody added."""
     found = 0
     for first in range(2 * _KEYS, 2 * _KEYS + _STRANGERS, _STRANGERS_AT_ONCE):
         strangers = [_key(number) for number in range(first, first + _STRANGERS_AT_ONCE)]
@@ -125,7 +125,7 @@ def _key(number: int) -> str:
     return f"articles/{number}#text"
 
 
-def _rate(ask: Callable[[], object], keys: int) -> float:
+def _rate(look_up: Callable[[], object], keys: int) -> float:
     started = perf_counter()
-    ask()
+    look_up()
     return keys / (perf_counter() - started)

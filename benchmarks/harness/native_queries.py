@@ -184,7 +184,7 @@ class _Mongo:
 
 
 class _Redis:
-    """A hash for each object, a set of ids for each value that is asked for by equality.
+    """A hash for each object, a set of ids for each value that is queried by equality.
 
     Numbers have a sorted set. What has no index is read through, which is all that is left.
     """

@@ -26,7 +26,7 @@ __all__ = [
 Json: TypeAlias = dict[str, Any]
 
 RELATIVES: Final = 25
-"""Profiles that share the last name which query 4 asks for."""
+"""Profiles that share the last name of query 4."""
 
 RELATED: Final = "Klose"
 
@@ -192,7 +192,7 @@ class ProfileQuery:
 
     Attributes:
         number: Its number in the paper.
-        class_name: The class asked.
+        class_name: The queried class.
         body: The query, without order and limit.
         holds: The same in plain Python, on an object that has its joined ones.
         joins: What is joined: alias, reference, and the class that it points to.
@@ -232,7 +232,7 @@ QUERIES: Final = (
         3,
         "profiles",
         {"filter": {"eq": ["yearOfBirth", 1978]}},
-        lambda o: o["yearOfBirth"] == 1978,  # noqa: PLR2004 - the year that is asked for
+        lambda o: o["yearOfBirth"] == 1978,  # noqa: PLR2004 - the year of the query
     ),
     ProfileQuery(
         4, "profiles", {"filter": {"eq": ["lastname", "Klose"]}}, lambda o: o["lastname"] == "Klose"
@@ -241,7 +241,7 @@ QUERIES: Final = (
         5,
         "profiles",
         {"filter": {"and": [{"ge": ["yearOfBirth", 1970]}, {"le": ["yearOfBirth", 1972]}]}},
-        lambda o: 1970 <= o["yearOfBirth"] <= 1972,  # noqa: PLR2004 - the years asked for
+        lambda o: 1970 <= o["yearOfBirth"] <= 1972,  # noqa: PLR2004 - the years of the query
     ),
     ProfileQuery(
         6,
@@ -274,7 +274,7 @@ QUERIES: Final = (
         8,
         "entries",
         {"filter": {"and": [{"ge": ["likeCounter", 100]}, {"like": ["entry", "%goal%"]}]}},
-        lambda o: o["likeCounter"] >= 100 and "goal" in o["entry"],  # noqa: PLR2004 - as asked
+        lambda o: o["likeCounter"] >= 100 and "goal" in o["entry"],  # noqa: PLR2004 - as queried
     ),
     ProfileQuery(
         9,

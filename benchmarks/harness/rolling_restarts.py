@@ -20,7 +20,7 @@ import httpx
 __all__ = ["LOOK_EVERY_S", "Load", "Replica", "roll", "steady_load"]
 
 LOOK_EVERY_S: Final = 0.1
-"""How often replicas are asked whether they are ready."""
+"""Seconds between readiness probes of the replicas."""
 
 _LANES: Final = 2
 _PAUSE_S: Final = 0.005
@@ -66,18 +66,18 @@ class Load:
 
 
 class _Readiness:
-    """Knows which replicas are ready, as it heard last."""
+    """Knows which replicas are ready, by their last probes."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self._replicas = replicas
         self._ready: list[bool] = [False] * len(replicas)
 
     async def look(self) -> None:
-        """Ask again and again."""
+        """Probe all replicas until cancelled."""
         async with httpx.AsyncClient(trust_env=False, timeout=5.0) as http:
             while True:
-                asked = (_is_ready(http, replica) for replica in self._replicas)
-                self._ready = await asyncio.gather(*asked)
+                probes = (_is_ready(http, replica) for replica in self._replicas)
+                self._ready = await asyncio.gather(*probes)
                 await asyncio.sleep(LOOK_EVERY_S)
 
     def one(self) -> str | None:
@@ -131,7 +131,7 @@ async def _until_all_are_ready(replicas: Sequence[Replica]) -> None:
     ):
         while True:
             ready = [await _is_ready(http, replica) for replica in replicas]
-            # Whoever asks as often has heard of it by then, too.
+            # A balancer that probes as often has seen the state by then, too.
             await asyncio.sleep(3 * LOOK_EVERY_S)
             if all(ready):
                 return

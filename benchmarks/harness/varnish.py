@@ -89,7 +89,7 @@ async def varnish(
     Args:
         origin_url: Where the origin listens.
         tags: How tags are purged.
-        token: The token that purging asks for; empty: none is set; None: one is made up.
+        token: The token that purging requires; empty: none is set; None: one is made up.
         purgers: The entries of the access list.
     """
     token = secrets.token_hex(16) if token is None else token
@@ -109,7 +109,7 @@ async def varnish(
 
 def _command(work: Path, vcl: Path) -> list[str]:
     settings = [word for name, value in PARAMETERS.items() for word in ("-p", f"{name}={value}")]
-    # No jail: it asks for root, and for the users of Debian's package.
+    # No jail: it requires root, and the users of Debian's package.
     return [
         program("varnishd"), "-F", "-j", "none", "-n", str(work), "-a", "127.0.0.1:0",
         "-f", str(vcl), "-s", "malloc,32m", "-t", "0", *settings,
