@@ -1,4 +1,4 @@
-"""Cached write leases: what nobody caches is written again without a call of the sketch.
+"""Cached write leases: what no cache holds is written again without a call of the sketch.
 
 Where `begin` finds that no cache can hold a key, the pending write stays in the sketch after it was
 acknowledged, as a lease: further writes of the key by this replica are done under its token. While
@@ -32,7 +32,7 @@ What is left of the lease must be enough for the last of them to reach its store
 lost, nothing is cacheable for the length of a lease from then on, and this one began before it. (As
 long as the sketch is there fences would do.) So the share is small, and the settings say how much
 is left for the systems. Longer ones would save little, as few writes call the sketch by now; and a
-reader of whom this replica does not hear waits for their end."""
+reader of whom this replica is not notified waits for their end."""
 
 _ROUND_S: Final = 0.25
 _BATCH: Final = 100
@@ -172,7 +172,7 @@ class CachedLeases:
             await self._release_all(leases)
 
     def avoid(self, partition: Partition, key: str) -> None:
-        """Cache no lease of a key for a while: somebody reads it."""
+        """Cache no lease of a key for a while: it is being read."""
         avoided = (partition, key)
         self._avoided.pop(avoided, None)
         self._avoided[avoided] = self._clock.monotonic() + _AVOIDED_S

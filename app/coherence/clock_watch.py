@@ -1,6 +1,6 @@
 """Watching the clock of the sketch: if it is set forward, copies outlive what is known of them.
 
-The sketch knows of each key until when copies of it may be used, by its own clock. One that jumps
+The sketch holds for each key until when copies of it may be used, by its own clock. One that jumps
 forward passes these times too early, and a write would not add the key to the filter. So every
 class is invalidated then. A clock that is set back does no harm:
 keys stay in the filter for longer; and clients judge answers that carry its time by what it showed

@@ -24,7 +24,7 @@ GrantKey = tuple[str, str, str, tuple[str, ...]]
 
 _MOST: Final = 10_000
 _ENOUGH: Final = 0.75
-"""The share of the TTL wanted that must be left: what is reused gives shorter ones."""
+"""The share of the estimated TTL that a grant must have left to be reused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class Layouts:
         return None if database is None else database.classes.get(partition.class_name)
 
     def forget(self, partition: Partition) -> None:
-        """Look again next time: the sketch says that it knows another schema, or none."""
+        """Adopt the layout again next time: the sketch has another schema, or none."""
         self._adopted.pop(partition, None)
 
     async def announce(self, partition: Partition, wanted: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ class Layouts:
         Between the two no query is registered, by any replica: one that dies there leaves it to
         the next one.
         """
-        for _ in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):  # again if another replica adopts a layout in between
             stored = await self._sketch.layout(partition)
             known = orjson.loads(stored) if stored else None
             layout, invalidate = (wanted, False) if known is None else adoption(known, wanted)

@@ -1,4 +1,4 @@
-"""Recovery of writes that nobody ended: their replica died, or their store did not answer.
+"""Recovery of writes that were not ended: their replica died, or their store did not answer.
 
 Such a write keeps its keys uncacheable, which is safe and slow. What stands of it is looked up, and
 it is ended like any other, purges included (docs/protocol.md, "Recovery").

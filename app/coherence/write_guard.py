@@ -57,7 +57,7 @@ class SketchGuard:
         queries: The registered queries.
         layouts: Has the sketch know what keys stand for.
         on_results_changed: Called with results that may have changed.
-        purge_first: Has caches forget keys before their write is acknowledged, as far as that is
+        purge_first: Purges keys from caches before their write is acknowledged, as far as that is
             possible in time; None: no write waits for that.
         clock: The time.
         on_end: Called when writes have ended and purges may be due; None: nothing is purged.
@@ -109,9 +109,10 @@ class SketchGuard:
     async def _begin_lease(self, partition: Partition, key: str) -> WriteToken:
         """Announce a write to one key, and cache its lease if that is allowed."""
         route = await self._layouts.adopt(partition)
-        token, asked_s = _token([partition]), self._clock.monotonic()
+        # Before the request: the lease must not outlast, here, the one in the sketch.
+        token, requested_s = _token([partition]), self._clock.monotonic()
         if (await self._begin(partition, [key], token)).lease_cacheable:
-            self._leases.cache(partition, key, token, route, asked_s)
+            self._leases.cache(partition, key, token, route, requested_s)
         return token
 
     async def _begin(
@@ -238,7 +239,7 @@ def _effects_on(
 
 
 async def _purge(purge_first: PurgeFirst, keys: Mapping[Partition, Sequence[str]]) -> None:
-    """Have caches forget keys, before their write is acknowledged."""
+    """Purge keys from caches, before their write is acknowledged."""
     await asyncio.gather(*(purge_first(*each) for each in keys.items() if each[1]))
 
 

@@ -24,7 +24,7 @@ class CachePolicy:
         visibility: ``public``: by every cache; ``private``: by the client alone.
         ttl_us: Its TTL, in microseconds, from the moment that it was promised.
         end_us: When it expires by the sketch's clock, in microseconds since 1970.
-        tags: Names by which caches are made to forget it.
+        tags: Tags by which caches purge it.
         hit: Whether the sketch itself could say that the client's copy is current.
         date_us: By the sketch's clock, a time at which the answer was not outdated yet; None:
             filters show whether it is.

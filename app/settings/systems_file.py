@@ -1,7 +1,7 @@
 """Systems that a file names, which is read again when it changes: `PORTOLAN_SYSTEMS_FILE`.
 
-A file is looked at, not watched: where secrets are mounted, as Kubernetes does it, names are moved
-under it, of which watchers of files hear nothing.
+The file is polled, not watched: where secrets are mounted, as Kubernetes does it, directories are
+replaced under it, of which watchers of files are not notified.
 """
 
 from __future__ import annotations
