@@ -96,7 +96,7 @@ class Follower:
             if isinstance(news, Difference) and not before.own <= news.changed.keys():
                 news = await self._catalogue.snapshot()  # its own change was lost by a restoration
             after = await _after(before, news)
-            if self._known is before:
+            if self._known is before:  # else this replica changed a schema meanwhile: read again
                 if after != before:
                     self._adopt(after)
                 return

@@ -1,7 +1,7 @@
 """Leases in the coordination Redis: who does what only one process may do at a time.
 
 The keys are volatile and so is what they promise: a process that was paused may act on a lease that
-somebody else has taken meanwhile. Where that would do harm, the script that acts compares the token
+another has taken meanwhile. Where that would do harm, the script that acts compares the token
 (`Lease`) with the key in the same step.
 """
 

@@ -121,7 +121,7 @@ class Update(_Write):
 
 @immutable
 class ReadModifyWrite(_Write):
-    """Compute an object's new form from its present one; retried when somebody else was faster.
+    """Compute an object's new form from its present one; retried when another write was faster.
 
     `compute` takes the object as JSON without `id` and returns the new one, or raises `Invalid`.
     `whole` is that of the update that it becomes.

@@ -174,6 +174,7 @@ class StoreCalls:
         if bound is not None and not await bound.allows(calls[0].fragment):
             raise Unavailable(f"{_CUT_OFF} Nothing was written.", system=store.name)
         results = await self._write_guarded(store, calls)
+        # Again: once the registration has ended, the feed counts as complete without this write.
         if bound is not None and not await bound.allows(calls[0].fragment):
             raise OutcomeUnknown(f"{_CUT_OFF} The write has been sent.", system=store.name)
         return results

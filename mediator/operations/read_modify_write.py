@@ -1,4 +1,4 @@
-"""Read-modify-write: read, compute, and write if nobody else has written meanwhile."""
+"""Read-modify-write: read, compute, and write if no other write came in between."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ async def read_modify_write(
     read: Callable[[Get], Awaitable[Outcome]],
     apply: Callable[[ClassRoute, Update, Mapping[str, int]], Awaitable[Outcome]],
 ) -> Outcome:
-    """Carry out a read-modify-write, starting over when somebody else was faster.
+    """Carry out a read-modify-write, starting over when another write was faster.
 
     Raises:
         PreconditionFailed: The object does not meet the operation's condition.
-        Conflict: Others were faster every time.
+        Conflict: Other writes were faster every time.
     """
     for _ in range(ATTEMPTS):
         current = await _current(operation, read)

@@ -49,7 +49,7 @@ class Transactions:
 
     Attributes:
         log: The transaction log.
-        resolver: Resolves writes whose intents are met, and those of dead coordinators.
+        resolver: Resolves writes whose intents are met, and those of failed coordinators.
         joint: Carries out single writes over several systems.
     """
 

@@ -1,8 +1,8 @@
 """Joint writes: operations on objects whose fragments lie on several systems.
 
 Each object is written as a whole or not at all. Many objects go through the phases together, with
-one call for each system and phase; an object that somebody else is writing drops out, and is tried
-alone.
+one call for each system and phase; an object that has another write's intent drops out, and is
+tried alone.
 
 A write of a single object that has its intent on the anchor keeps it, and waits for the other
 fragments; one that has not removes its intents. So two of them neither wait for each other, nor
@@ -149,6 +149,7 @@ class JointWriter:
             Unavailable: Earlier writes have held it all the time.
         """
         key = (operation.database, operation.class_name, operation.id)
+        # Held weakly: the entry goes with the last write that holds the lock, or waits for it.
         lock = self._object_locks.setdefault(key, asyncio.Lock())
         try:
             async with asyncio.timeout(LOCK_TIMEOUT_S):

@@ -21,7 +21,7 @@ MOST_WRITES: Final = 100
 
 
 class Blocked(Exception):
-    """Somebody else is writing an object; nothing has happened, and it may be tried again."""
+    """Another write has an object; nothing has happened, and it may be tried again."""
 
     def __init__(self, met: ForeignIntents | None = None) -> None:
         super().__init__()

@@ -71,7 +71,7 @@ class OperationPlane(Protocol):
 
 
 class TransactionResolver:
-    """Resolves writes, also those of dead coordinators; implements `IntentResolver`."""
+    """Resolves writes, also those of failed coordinators; implements `IntentResolver`."""
 
     def __init__(
         self, plane: OperationPlane, calls: StoreCalls, log: TransactionLog, observe: Observer
@@ -93,7 +93,7 @@ class TransactionResolver:
         return CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
 
     async def recover(self) -> int:
-        """Resolve writes whose coordinators have died; returns how many."""
+        """Resolve writes whose coordinators have failed; returns how many."""
         resolved = 0
         for entry in await self._log.take(RECOVERY_BATCH, self.lease_s):
             with suppress(MediatorError):
@@ -181,7 +181,7 @@ class TransactionResolver:
         def forget(task: asyncio.Task[list[Answer]]) -> None:
             self._applying.pop(entry.intent, None)
             if not task.cancelled():
-                task.exception()  # retrieved, so that asyncio does not log it where nobody awaits
+                task.exception()  # retrieved: else asyncio logs it where no task awaits it
 
         task = self._applying[entry.intent] = asyncio.create_task(self._roll_forward(entry))
         task.add_done_callback(forget)

@@ -43,7 +43,7 @@ async def absorb(
 async def forget(
     session: Session, fragment: Fragment, tombstones: Sequence[tuple[str, int]], now_us: int
 ) -> None:
-    """Leave tombstones in the position of copies; see `Mirror.forget`."""
+    """Replace copies by tombstones; see `Mirror.forget`."""
     layout = layout_of(fragment)
     requests = [
         UpdateOne(

@@ -37,7 +37,7 @@ async def absorb(
 
 
 async def forget(pool: Pool, statement: Statement, tombstones: Sequence[tuple[str, int]]) -> None:
-    """Leave tombstones in the place of copies; see `port.Mirror`."""
+    """Replace copies by tombstones; see `port.Mirror`."""
     rows = [{"id": id_, "creation_version": version} for id_, version in sorted(tombstones)]
     await _send(pool, statement, rows)
 

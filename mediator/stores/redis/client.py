@@ -37,7 +37,7 @@ class CommandClient:
         """Send commands in one piece; return their replies, or raise the first error of them.
 
         Reads are tried once more when the connection is lost; writes never are, for they may have
-        taken effect. A script that the server has forgotten is loaded and called again.
+        taken effect. A script that the server does not hold is loaded and called again.
         """
         deadline = monotonic() + self._config.deadline_s
         connection = self._connection
@@ -72,7 +72,7 @@ class CommandClient:
     async def _exchange(
         self, commands: Sequence[bytes], deadline: float, *, writes: bool
     ) -> list[Any]:
-        tries = 1 if writes else 2
+        tries = 1 if writes else 2  # a write that was sent may have taken effect
         while True:
             tries -= 1
             try:

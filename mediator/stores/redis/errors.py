@@ -15,7 +15,7 @@ _PASSING_CODES: Final = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BU
 
 
 class ScriptUnknown(StoreRefused):
-    """The server has forgotten a script; nothing was done."""
+    """The server does not hold a script; nothing was done."""
 
 
 def error_of_reply(text: str) -> StoreError:

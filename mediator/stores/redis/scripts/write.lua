@@ -48,7 +48,7 @@ local function take_shape()
   for i = 2, shape.first do shape.group_at[i] = string.sub(shape.names[i], 2) end
   shape.written = take_positions()
   shape.expected = take_positions()
-  local flags = take()
+  local flags = take() -- a digit for each, in the order of write/prepared.py; 49 is '1'
   shape.remembers = byte(flags, 1) == 49
   shape.given_creation_version = byte(flags, 2) == 49
   shape.must_exist = byte(flags, 3) == 49
