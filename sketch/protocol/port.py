@@ -127,7 +127,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A write whose lease has ended, and which nobody has ended."""
+    """A write that was not ended before its lease did."""
 
     partition: Partition
     token: str
@@ -158,7 +158,7 @@ class ResultChanges:
     Attributes:
         queries: Keys of the results that it may have changed.
         sequence: Of the registrations among which it looked for them.
-        exclusive: It has looked at the objects as if nobody else wrote them meanwhile.
+        exclusive: It has looked at the objects as if no other write came in between.
         pauses_registration: For a moment no query is to be registered, so that the next look is up
             to date.
     """
@@ -175,7 +175,7 @@ class EndResult(Enum):
     DONE: it has ended.
     CONTENDED: it has ended; a read of one of its keys was refused while it was pending.
     BEHIND: queries were registered that the writer does not know; the write is still pending.
-    CONCURRENT: somebody else wrote the same keys meanwhile; the write is still pending.
+    CONCURRENT: another write of the same keys was pending; the write is still pending.
     """
 
     DONE = auto()

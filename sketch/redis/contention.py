@@ -1,7 +1,7 @@
 """Contention: reads that were refused for pending writes, as the sketch's Redis publishes them.
 
 The script publishes the key on a channel that has the name of the partition's `pending`. A message
-that is lost costs somebody time, and nothing else.
+that is lost delays a read, and does nothing else.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The model: reads and writes of a key are Poisson processes. A copy is handed out at a miss, with
 TTL T. Each write to the key within T invalidates (price a, in units of a miss) and keeps the key
 in the filter until T, so that what is read in between goes to the origin (price s for each read: 1,
-or less while clients have not heard of the write). The next copy is handed out at the first read
+or less while clients have not seen the write). The next copy is handed out at the first read
 after T. With r reads for each write and u = T · (writes in a second), the cost of a read is
 
     C(u) = (1 + a·u + r·s·(u - 1 + e^-u)) / (1 + r·u)

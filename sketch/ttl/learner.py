@@ -23,7 +23,7 @@ class LearnerSettings(AdaptiveSettings):
     """How TTLs of one class are learned.
 
     Attributes:
-        unheard_s: For how long clients have not heard of a write, on average: half of Δ.
+        unheard_s: For how long clients have not seen a write, on average: half of Δ.
         copies: About how many copies slope and longest TTL are learned from; 0: none.
     """
 
