@@ -124,6 +124,7 @@ class Writers:
 
     async def renew(self) -> None:
         """Renew the lease; register if this replica is not registered (any more)."""
+        # Before the request: here the lease must end before the others take it for expired.
         requested_at, token = self._clock.monotonic(), uuid4().hex
         if not (self.registration and await self._registry.renew(self._replica, token)):
             self._counted.clear()

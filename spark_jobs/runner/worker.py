@@ -207,6 +207,7 @@ class RunExecution:
             _log.warning("run %s cannot be reported: %s", self._run.id, error.detail)
         else:
             if self._reply == "continue":
+                # From before the request: never later than the lease ends in the catalogue.
                 self._control.hold_until(sent + self._worker.options.lease_s)
         if self._reply != "continue" or self._overdue():
             self._control.cancel()

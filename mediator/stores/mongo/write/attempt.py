@@ -138,7 +138,7 @@ def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
 
 def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
     query = _condition(layout, write, stamp)
-    if write.creation_version is not None:
+    if write.creation_version is not None:  # a later generation is spared
         query["creation_version"] = {"$lte": Int64(write.creation_version)}
     update = _bookkeeping(layout, write, stamp)
     update["$set"]["tombstone"] = Int64(stamp)
