@@ -12,7 +12,7 @@ from tests.process.service import Service, scratch_catalogue, scratch_systems, s
 from tests.process.views.views import BOUND_S, ViewClient, client_of, fields
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def mirrored(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[Service]:
@@ -27,7 +27,7 @@ async def mirrored(
         yield started
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def view(mirrored: Service) -> AsyncIterator[ViewClient]:
     """A database with a view that is complete; tests have objects of their own in it."""
     database = await mirrored.put_schema(
@@ -41,7 +41,7 @@ async def view(mirrored: Service) -> AsyncIterator[ViewClient]:
         yield view
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def audited(mirrored: Service) -> AsyncIterator[ViewClient]:
     """One with a bound so tight that what is missing is soon overdue."""
     database = await mirrored.put_schema(

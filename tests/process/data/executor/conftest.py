@@ -8,7 +8,7 @@ from tests.process.data.executor.executed import ON_ONE, SPREAD
 from tests.process.service import Service, field_on
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def spread(mediator: Service) -> str:
     """A database whose class `articles` lives on three systems."""
     database = await mediator.put_schema({"articles": SPREAD})
@@ -16,7 +16,7 @@ async def spread(mediator: Service) -> str:
     return database
 
 
-@pytest.fixture(scope="package", params=["redis", "postgres", "mongo"])
+@pytest.fixture(scope="module", params=["redis", "postgres", "mongo"])
 async def single(mediator: Service, request: pytest.FixtureRequest) -> str:
     """A database whose class `articles` lives on one system; each in turn."""
     fields = {
@@ -28,7 +28,7 @@ async def single(mediator: Service, request: pytest.FixtureRequest) -> str:
     return database
 
 
-@pytest.fixture(scope="package", params=["spread", "single"])
+@pytest.fixture(scope="module", params=["spread", "single"])
 async def either(request: pytest.FixtureRequest, mediator: Service) -> str:
     """A database with `articles` on one system, or on three."""
     classes = SPREAD if request.param == "spread" else ON_ONE

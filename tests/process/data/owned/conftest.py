@@ -12,7 +12,7 @@ from tests.process.caching.guarded import guarded
 from tests.process.data.owned.drafts import Drafts, furnish
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def drafts(
     redis_config: SystemConfig,
     system_configs: Sequence[SystemConfig],

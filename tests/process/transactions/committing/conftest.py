@@ -14,7 +14,7 @@ from tests.process.transactions.committing.shop import CLASSES, SINGLE
 from tests.process.transactions.mortal import make_mortal
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def shop(mediator: Service) -> str:
     database = await mediator.put_schema(CLASSES)
     assert [mediator.systems_of(database, name) for name in SINGLE] == [

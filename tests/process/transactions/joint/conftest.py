@@ -19,7 +19,7 @@ from tests.process.transactions.mortal import make_mortal
 from tests.process.transactions.open_writes import all_over, let_overdue
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def pairs(mediator: Service) -> str:
     """A database with a class whose anchor is on PostgreSQL and whose hits are on Redis."""
     database = await mediator.put_schema({"pairs": PAIRS})
