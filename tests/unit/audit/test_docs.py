@@ -282,7 +282,7 @@ def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> N
     ("feature", "gap"),
     [
         ("text search", "- Text search:"),
-        ("data moved while in use", "- Moving data that is there"),
+        ("data moved while in use", "- Moving existing data"),
         ("rights of single objects", "- Rules for single objects"),
     ],
 )
