@@ -48,19 +48,14 @@ async def loaded(
 
         async def load(systems: tuple[str, ...]) -> Asking:
             if systems not in known:
-                queried = {name: CLASSES[name] for name in QUERIED}
+                own, queried = mediator.mediator, {name: CLASSES[name] for name in QUERIED}
                 database = await mediator.put_schema(placed(queried, systems, field_on))
                 known[systems] = await stack.enter_async_context(asking(mediator, database))
                 for name in QUERIED:
                     used = min(len(systems), len(CLASSES[name]))
                     assert len(mediator.systems_of(database, name)) == used
-                    await fill(
-                        mediator.mediator.data.model,
-                        mediator.mediator.calls,
-                        database,
-                        name,
-                        data.objects[name],
-                    )
+                    objects = data.objects[name]
+                    await fill(own.data.model, own.calls, database, name, objects)
             return known[systems]
 
         yield load
